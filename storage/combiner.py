@@ -21,6 +21,8 @@ from tocsin.storage.tasks import task_maker
 
 COMMIT_EDGES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+MOST_UNCOUNTED = 256
+"""So many transactions are counted together, or fewer when somebody asks."""
 STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
 """Errors that are the fault of the store, not of one batch."""
 
@@ -144,8 +146,10 @@ class Combiner:
         self._now: Callable[[], float]  # the loop's own time, which is what a simulation says it is
         self._commits = self._batches = self._puts = self._deletes = self._failed = 0
         self._commit_s, self._batches_each = Histogram(COMMIT_EDGES_S), Histogram(BATCH_EDGES)
+        self._uncounted: list[tuple[float, int]] = []  # seconds and batches of transactions
 
     def stats(self) -> StoreStats:
+        self._count_uncounted()
         return StoreStats(
             self._commits, self._batches, self._puts, self._deletes, self._failed,
             commit_s=self._commit_s, batches_each=self._batches_each,
@@ -266,7 +270,7 @@ class Combiner:
             wrapped = StoreError(f"the store failed: {error!r}")
             wrapped.__cause__ = error
             return wrapped
-        self._commit_s.observe(self._now() - began)
+        self._uncounted.append((self._now() - began, len(group)))
         self._count(merged.values(), len(group))
         for entry in group:
             entry.answer(None)
@@ -281,11 +285,17 @@ class Combiner:
     def _count(self, writes: Iterable[ActorWrites], batches: int) -> None:
         self._commits += 1
         self._batches += batches
-        self._batches_each.observe(batches)
         for one in writes:
             deleted = list(one.rows.values()).count(None)
             self._deletes += deleted
             self._puts += len(one.rows) - deleted
+        if len(self._uncounted) >= MOST_UNCOUNTED:
+            self._count_uncounted()
+
+    def _count_uncounted(self) -> None:
+        self._commit_s.observe(*(seconds for seconds, _ in self._uncounted))
+        self._batches_each.observe(*(batches for _, batches in self._uncounted))
+        self._uncounted.clear()
 
 
 class Committing:

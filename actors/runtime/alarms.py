@@ -16,7 +16,7 @@ from random import Random
 
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.actors.runtime.loop_lag import LoopLag
+from tocsin.actors.runtime.loop_lag import MOST_TIMERS, WORTH_S, LoopLag
 from tocsin.errors import TocsinError
 
 log = logging.getLogger("tocsin.actors")
@@ -136,7 +136,10 @@ class AlarmHeap:
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._timed)
 
     def _timed(self) -> None:
-        self.lag.note(self._clock.monotonic() - self._rings_at)
+        late_s = self._clock.monotonic() - self._rings_at
+        self.lag.timers.append(late_s)
+        if late_s >= WORTH_S or len(self.lag.timers) >= MOST_TIMERS:
+            self.lag.note(late_s)
         self._tick()
 
     def _tick(self) -> None:

@@ -29,11 +29,10 @@ class Clock(Protocol):
 class SystemClock:
     """The real one."""
 
+    monotonic = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -14,8 +14,8 @@ HEALTH = (
     Mutant(
         "health: losses of attempts are not counted",
         "actors/scheduler/inflight/activity.py",
-        "            self.losses.note(sum(done.expired.get(kind, 0) for kind in LOST))\n",
-        "            pass\n",
+        "                self._losses.note(sum(kind in LOST for kind in what.expired), at)\n",
+        "                pass\n",
         tests=(F + "test_many_lost_attempts_are_amber_for_ten_minutes",),
     ),
     Mutant(

@@ -34,9 +34,23 @@ COUNTED = (
     Mutant(
         "activity: a host counts what a test clock lets pass",
         COUNTING,
-        "        if name not in self._test_clocks:\n            self.totals.add(done)\n",
-        "        self.totals.add(done)\n",
+        "            if counts:\n                self._totals.add(what)\n",
+        "            self._totals.add(what)\n",
         tests=(METRICS + "test_a_scheduler_with_a_test_clock_is_counted_nowhere",),
+    ),
+    Mutant(
+        "activity: what nobody asks for is kept for ever",
+        "actors/scheduler/actor/end_of_turn.py",
+        "            if len(activities.noted) >= MOST_NOTED:\n",
+        "            if False:\n",
+        tests=(ACTIVITY + "test_what_nobody_asks_for_is_counted_now_and_then",),
+    ),
+    Mutant(
+        "activity: attempts count in the minute in which somebody asks",
+        COUNTING,
+        "now - int((at_now - at) * 1000)",
+        "now",
+        tests=(ACTIVITY + "test_each_minute_tells_what_was_done_in_it",),
     ),
     Mutant(
         "activity: the scheduler that is forgotten is the one that was seen first, not the one idle for longest",
@@ -55,7 +69,7 @@ COUNTED = (
     Mutant(
         "activity: lateness leaves out how long the commit took and the job waited",
         COUNTING,
-        "claim.lease.started - claim.lease.at.next_at + passed_ms",
+        "claimed_late + passed_ms",
         "passed_ms",
         tests=(ACTIVITY + "test_lateness_counts_from_when_an_attempt_was_due",),
     ),

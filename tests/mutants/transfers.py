@@ -82,7 +82,7 @@ TRANSFERS = (
     Mutant(
         "seal: the alarm of an instance that has left goes on",
         "actors/scheduler/actor/scheduler_actor.py",
-        "        if is_sealed(self._state.instance):\n            return\n",
+        "        if state.instance.moving is not None and is_sealed(state.instance):\n            return\n",
         "",
         tests=(OUT + "test_a_sealed_instance_stays_so_over_restarts_and_its_export_keeps_the_names_of_its_jobs",),
     ),

@@ -8,12 +8,15 @@ from tocsin.actors.scheduler.actor.clock_of_turn import ClockOfTurn
 from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS
 from tocsin.actors.scheduler.actor.pull import Given, any_to_give, pull
 from tocsin.actors.scheduler.actor.watched import note_changes
+from tocsin.actors.scheduler.inflight.activity import MOST_NOTED
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.inflight.inflight import Inflight
+from tocsin.actors.scheduler.model.counters import levels
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LEVELS, SOME
 from tocsin.actors.scheduler.schedules.apply_ends import apply_ends
 from tocsin.actors.scheduler.schedules.recompute import check_clock
 from tocsin.actors.scheduler.state.job_queues import Outlook
+from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim, claim_suspects
 
@@ -66,16 +69,23 @@ class EndOfTurn:
         if seen.ended:  # jobs that had expired when they were to be claimed
             await apply_ends(turn)
         await state.close()
-        if (done := state.tally.take(state.counters, [dead.reason for _, dead in state.deaths])) is not None:
-            turn.ctx.after_commit(self._activities.turned, turn.ctx.id.name, done)
-        if (touched := self._activities.touched) is not None:
-            turn.ctx.after_commit(touched.add, turn.ctx.id.name)
         if state.to_tell:
             ended, state.to_tell = state.to_tell, []
             turn.ctx.after_commit(self._waiters.tell, ended)
         if state.deaths:
             deaths, state.deaths = state.deaths, []
             turn.ctx.after_commit(self._died, dead_jobs(turn.ctx.id.name, deaths))
+            state.tally.reasons = [dead.reason for _, dead in deaths]
+        # For those who watch this host or this scheduler: what the turn did is noted once it is durable.
+        done, activities = state.tally, self._activities
+        done.after = levels(state.counters)
+        if done.after != done.before or done.attempts or done.expired:
+            turn.ctx.after_commit(activities.note, (turn.ctx.id.name, turn.began, done))
+            state.tally = Tally(done.after)
+            if len(activities.noted) >= MOST_NOTED:
+                activities.count()
+        if activities.touched is not None:
+            turn.ctx.after_commit(activities.touched.add, turn.ctx.id.name)
         if self._inflight.feed is not None:
             note_changes(turn, self._inflight)
         self._set_alarm(turn, state.lines.outlook(turn.now), full, more_to_pull)
@@ -131,8 +141,8 @@ class EndOfTurn:
         if ready:
             with lanes.take(CLAIMS_PER_TURN) as permits:
                 turn.ctx.if_lost(lanes.lost, permits.claims)
-                for _ in range(CLAIM_ROUNDS):
-                    if not permits.unused or not ready or turn.is_full:
+                for n in range(CLAIM_ROUNDS):
+                    if not permits.unused or not ready or (n and turn.is_full):  # at first, `claim` itself looks
                         break
                     permits.use(await claim(turn, permits.unused))
                     ready = turn.state.lines.outlook(turn.now).ready
@@ -183,9 +193,12 @@ class EndOfTurn:
         if self._claims.waiting:
             pulled = again if full else state.lines.pulled.next_due(now)
         overdue = OVERDUE if due else None
-        stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)
-        ring_at = _earliest(again if more else None, outlook.next_due, pulled, timer, renew_at)
-        turn.ctx.set_alarm(stored, ring_at_ms=ring_at)
+        stored_at = (overdue, outlook.next_due, state.next_timer, end_at)
+        rings_at = (again if more else None, outlook.next_due, pulled, timer, renew_at)
+        turn.ctx.set_alarm(
+            min([instant for instant in stored_at if instant is not None], default=None),
+            ring_at_ms=min([instant for instant in rings_at if instant is not None], default=None),
+        )
 
     def _could_start(self, outlook: Outlook) -> bool:
         """Return whether callbacks are left that another turn might start: nothing else will wake the scheduler for
@@ -193,7 +206,3 @@ class EndOfTurn:
         if outlook.ready and self._lanes.could_take():
             return True
         return any(self._lanes.could_take(level) for level in outlook.suspects)
-
-
-def _earliest(*instants: int | None) -> int | None:
-    return min((instant for instant in instants if instant is not None), default=None)

@@ -285,13 +285,13 @@ class SchedulerActor(EventActor[SchedulerEvent]):
 
     async def alarm(self) -> None:
         """Do what is due: a job, a timer, or the end of a lease."""
-        if self._state.instance.erasing:
+        state = self._state
+        if state.instance.erasing:
             if (await self._erase_page()).more:
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
-        if is_sealed(self._state.instance):
+        if state.instance.moving is not None and is_sealed(state.instance):
             return
-        state = self._state
         turn = self._turn() if state.clock is None else self._end.clock().go_on(self._turn())
         if state.leases:
             await self._end_leases(turn)

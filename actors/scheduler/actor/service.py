@@ -181,8 +181,11 @@ class SchedulerService:
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
             ctx, self.inflight(name), self.renderers, owner,
-            lambda: self.health.store_trouble() is not None, self._limits, self.clock, self.deaths.note,
-            self._failed_slots, ticked,
+            lambda: (
+                (self.host.provider.trouble is not None or self.health.was_in_trouble)
+                and self.health.store_trouble() is not None
+            ),
+            self._limits, self.clock, self.deaths.note, self._failed_slots, ticked,
         )  # fmt: skip
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
@@ -197,7 +200,7 @@ class SchedulerService:
         found = (
             failing,
             self.deaths.dying(failing),
-            self.health.lost(self.activities.losses.total),
+            self.health.lost(self.activities.losses_lately),
             self.deaths.broken,
         )
         return [each for each in found if each is not None]

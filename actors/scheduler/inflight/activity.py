@@ -1,8 +1,8 @@
-"""Count what the schedulers of one host do, while they do it: per scheduler the last hour by minutes, and for the whole
-host since it started. In memory only; nothing is written for it, and nothing wakes.
+"""Count what the schedulers of one host do: per scheduler the last hour by minutes, and for the whole host since it
+started. In memory only; nothing is written for it, and nothing wakes.
 
-On the way of a job there are additions to integers and nothing else. A minute that has passed is kept as a few numbers,
-and only of the schedulers that were active last.
+On the way of a job, what happens is appended to a list, and nothing else. It is counted when somebody asks, or where
+there is much. A minute that has passed is kept as a few numbers, and only of the schedulers that were active last.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from typing import Final
 
+import msgspec
+
 from tocsin.actors.scheduler.model.activity import MINUTE_MS, MOST_MINUTES, Activity, ActivityMinute
 from tocsin.actors.scheduler.model.counters import FLOWS
 from tocsin.actors.scheduler.model.recent import Recent
-from tocsin.actors.scheduler.state.tally import TurnDone
-from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.actors.scheduler.transitions.job import LOST
 from tocsin.storage.histogram import Histogram
 
@@ -35,7 +36,24 @@ WORKER: Final = "worker"
 KINDS: Final = (CALLBACK, WORKER)
 LATELY_S: Final = 600.0
 """For how long a loss counts in health."""
+MOST_NOTED: Final = 256
+"""So many notes are counted together, or fewer when somebody asks."""
 _ACCEPTED, _DONE, _DIED = (FLOWS.index(name) for name in ("accepted", "done", "died"))
+_WAITING: Final = len(FLOWS)
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """Attempts that have started, and how late they were when they were claimed, by their own instance's clock, at a
+    monotonic instant; or that have ended, and how long they took (ms)."""
+
+    kind: str
+    late: Sequence[float] = ()
+    claimed: float = 0.0
+    took: Sequence[float] = ()
+
+
+Noted = tuple[str, float, Attempts | Tally]
+"""The scheduler, the monotonic instant, and what it did."""
 
 
 class Totals:
@@ -53,14 +71,15 @@ class Totals:
         self.removed = 0
         """Jobs that went with their instances."""
 
-    def add(self, done: TurnDone) -> None:
+    def add(self, done: Tally) -> None:
         """Count what a turn did."""
-        self.grown = [old + new for old, new in zip(self.grown, done.grown, strict=True)]
-        for total, more in ((self.attempts, done.attempts), (self.expired, done.expired)):
-            for name, count in more.items():
-                total[name] += count
-        for reason in done.reasons:
-            self.reasons[reason] += 1
+        self.grown = [
+            total + after - before
+            for total, after, before in zip(self.grown, done.after, done.before, strict=False)  # those have more
+        ]
+        self.attempts.update(done.attempts)
+        self.expired.update(done.expired)
+        self.reasons.update(done.reasons)
 
 
 class _Followed:
@@ -111,78 +130,50 @@ class Activities:
         self._now_ms, self._monotonic, self._test_clocks = now_ms, monotonic, test_clocks
         self.touched: set[str] | None = None
         """Names of schedulers whose rows have changed since somebody looked; None until somebody wants to know."""
+        self.noted: list[Noted] = []
+        """Durable deeds of schedulers, until they are counted; `note` adds to them."""
+        self.note = self.noted.append
         self.begin()
 
     def begin(self) -> None:
         """Forget everything: the host starts."""
         self.since = self._now_ms()
+        self.noted.clear()
         self._followed: dict[str, _Followed] = {}  # those that were active last are the last ones
         self._forgot_any = False
-        self._number, self._ends = self.since // MINUTE_MS, 0.0
-        self.totals = Totals()
+        self._number = self.since // MINUTE_MS
+        self._totals = Totals()
         self.touched = None
-        self.losses = Recent(self._monotonic, LATELY_S)
-        """Of attempts whose host or worker did not come back."""
+        self._losses = Recent(self._monotonic, LATELY_S)
 
     # ---- For those who do it ---------------------------------------------------------------------
 
-    def started(self, name: str, claims: Sequence[Claim], claimed: float, kind: str) -> None:
-        """Count attempts, claimed at a monotonic instant, that start now. How late each is, is by its own instance's
-        clock, and the real time since."""
-        at, minute = self._monotonic(), self._present(name)
-        passed_ms = (at - claimed) * 1000
-        if minute.late is None:
-            minute.late = Histogram(EDGES_MS)
-        late_ms = [claim.lease.started - claim.lease.at.next_at + passed_ms for claim in claims]
-        minute.started += len(claims)
-        minute.late.observe(*late_ms)
-        if name not in self._test_clocks:
-            self.totals.started[kind] += len(claims)
-            self.totals.late.observe(*late_ms)
-
-    def took(self, name: str, took_ms: Sequence[float], kind: str) -> None:
-        """Count how long callbacks took until they were answered, or attempts of workers until they were settled."""
-        minute = self._present(name)
-        if minute.took is None:
-            minute.took = Histogram(EDGES_MS)
-        minute.took.observe(*took_ms)
-        if name not in self._test_clocks:
-            self.totals.took[kind].observe(*took_ms)
-
-    def turned(self, name: str, done: TurnDone) -> None:
-        """Count what a turn did, which is durable."""
-        if done.expired:
-            self.losses.note(sum(done.expired.get(kind, 0) for kind in LOST))
-        minute, grown = self._present(name), done.grown
-        minute.accepted += grown[_ACCEPTED]
-        minute.done += grown[_DONE]
-        minute.died += grown[_DIED]
-        if minute.backlog is None:
-            minute.backlog_before = done.waited
-        minute.backlog = done.waiting
-        for outcome, count in done.attempts.items():
-            if outcome in FAILED:
-                minute.failed += count
-            elif outcome in RETURNED:
-                minute.returned += count
-        if done.took:
-            self.took(name, done.took, WORKER)
-        if name not in self._test_clocks:
-            self.totals.add(done)
-
     def erased(self, name: str, jobs: int) -> None:
         """Forget a scheduler that is removed, so many of whose jobs are gone now."""
+        self.count()
         self._followed.pop(name, None)
         if self.touched is not None:
             self.touched.add(name)
         if name not in self._test_clocks:
-            self.totals.removed += jobs
+            self._totals.removed += jobs
 
     # ---- For those who ask -----------------------------------------------------------------------
 
+    @property
+    def totals(self) -> Totals:
+        """The counts of the whole host."""
+        self.count()
+        return self._totals
+
+    @property
+    def losses_lately(self) -> int:
+        """How many attempts were lost of late: their hosts or workers did not come back."""
+        self.count()
+        return self._losses.total
+
     def of(self, name: str, minutes: int, waiting: int) -> Activity:
         """Return the last minutes of a scheduler, in which `waiting` jobs wait as far as the store says."""
-        self._look_at_clock(self._monotonic())
+        self.count()
         now, one = self._now_ms(), self._followed.get(name)
         since = one.since if one is not None else now if self._forgot_any else self.since
         known = {}
@@ -201,36 +192,73 @@ class Activities:
             found.append(minute)
         return Activity(since, now, found)
 
-    # ---- Minutes ---------------------------------------------------------------------------------
+    # ---- Counting --------------------------------------------------------------------------------
 
-    def _present(self, name: str) -> _Followed:
-        """Return a scheduler, in its present minute."""
-        at = self._monotonic()
-        if at >= self._ends:
-            self._look_at_clock(at)
-        one = self._followed.get(name)
-        if one is None:
-            one = self._followed[name] = _Followed(self._number, self._now_ms() if self._forgot_any else self.since)
-            if len(self._followed) > MOST_INSTANCES:
-                del self._followed[next(iter(self._followed))]
-                self._forgot_any = True
-        elif one.number != self._number:
-            one.close(self._number)
-            self._followed[name] = self._followed.pop(name)
-        return one
-
-    def _look_at_clock(self, at: float) -> None:
-        """Begin another minute if it is time to. Where the clock was set back, the hour is counted anew: it would hold
-        minutes that are still to come."""
-        if at < self._ends:
-            return
-        now = self._now_ms()
+    def count(self) -> None:
+        """Count what was noted. Minutes are those of the clock as it is now: where it was set back, the hour is counted
+        anew, since it would hold minutes that are still to come."""
+        now, at_now = self._now_ms(), self._monotonic()
         number = now // MINUTE_MS
         if number < self._number:
             self._followed.clear()
             self.since = now
         self._number = number
-        self._ends = at + (MINUTE_MS - now % MINUTE_MS) / 1000
+        for name, at, what in self.noted:
+            minute, counts = self._minute(name, now - int((at_now - at) * 1000)), name not in self._test_clocks
+            if isinstance(what, Attempts):
+                self._count_attempts(minute, what, at, counts)
+                continue
+            _count_turn(minute, what)
+            if what.took:
+                self._count_attempts(minute, Attempts(WORKER, took=what.took), at, counts)
+            if what.expired:
+                self._losses.note(sum(kind in LOST for kind in what.expired), at)
+            if counts:
+                self._totals.add(what)
+        self.noted.clear()
+
+    def _count_attempts(self, minute: _Followed, what: Attempts, at: float, counts: bool) -> None:
+        if what.late:
+            minute.started += len(what.late)
+            minute.late = minute.late or Histogram(EDGES_MS)
+            passed_ms = (at - what.claimed) * 1000
+            late = [claimed_late + passed_ms for claimed_late in what.late]
+            minute.late.observe(*late)
+            if counts:
+                self._totals.started[what.kind] += len(late)
+                self._totals.late.observe(*late)
+        if what.took:
+            minute.took = minute.took or Histogram(EDGES_MS)
+            minute.took.observe(*what.took)
+            if counts:
+                self._totals.took[what.kind].observe(*what.took)
+
+    def _minute(self, name: str, at: int) -> _Followed:
+        """Return a scheduler in the minute of an instant (epoch ms): its present one, or a later one."""
+        number = at // MINUTE_MS
+        one = self._followed.get(name)
+        if one is None:
+            one = self._followed[name] = _Followed(number, at if self._forgot_any else self.since)
+            if len(self._followed) > MOST_INSTANCES:
+                del self._followed[next(iter(self._followed))]
+                self._forgot_any = True
+        elif number > one.number:
+            one.close(number)
+            self._followed[name] = self._followed.pop(name)
+        return one
+
+
+def _count_turn(minute: _Followed, done: Tally) -> None:
+    before, after = done.before, done.after
+    minute.accepted += after[_ACCEPTED] - before[_ACCEPTED]
+    minute.done += after[_DONE] - before[_DONE]
+    minute.died += after[_DIED] - before[_DIED]
+    if minute.backlog is None:
+        minute.backlog_before = before[_WAITING]
+    minute.backlog = after[_WAITING]
+    for outcome in done.attempts:
+        minute.failed += outcome in FAILED
+        minute.returned += outcome in RETURNED
 
 
 def _quantile(found: Histogram | None, share: float) -> int | None:

@@ -58,6 +58,7 @@ class Inflight:
 
     def note_clock(self, row: ClockRow | None) -> None:
         """Note where the instance's test clock stands, which is durable; None: it has none any more."""
+        self.activities.count()  # what was done until now was done with the clock that there was
         self._clocks.note(self._name, row)
         if row is None or not row.target:
             self.result_waiters.tell([CLOCK_STOPS])

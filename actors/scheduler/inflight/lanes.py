@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from tocsin.actors.runtime.events import Event
-from tocsin.actors.scheduler.inflight.activity import CALLBACK, Activities
+from tocsin.actors.scheduler.inflight.activity import CALLBACK, Activities, Attempts
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim
@@ -168,7 +168,8 @@ class Lanes:
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
         """Send these claims, made at `claimed`, which are durable."""
         if claims:
-            self._activities.started(self.instance, claims, claimed, CALLBACK)
+            late = [claim.lease.started - claim.lease.at.next_at for claim in claims]
+            self._activities.note((self.instance, self.now(), Attempts(CALLBACK, late, claimed)))
             self.launched = claimed
         for claim in claims:
             task = self._start_soon(self._attempt(claim, claimed))
@@ -180,8 +181,8 @@ class Lanes:
         taken = self._finished[:SETTLE_AT_ONCE]
         del self._finished[:SETTLE_AT_ONCE]
         if self._took:
-            took, self._took = self._took, []
-            self._activities.took(self.instance, took, CALLBACK)
+            self._activities.note((self.instance, self.now(), Attempts(CALLBACK, took=self._took)))
+            self._took = []
         return taken
 
     def not_settled(self, finished: Sequence[AttemptResult]) -> None:

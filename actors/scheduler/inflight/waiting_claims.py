@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event
-from tocsin.actors.scheduler.inflight.activity import WORKER, Activities
+from tocsin.actors.scheduler.inflight.activity import WORKER, Activities, Attempts
 from tocsin.actors.scheduler.model.suspects import ALONE, marked
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, GiveBack
@@ -269,7 +269,8 @@ class WaitingClaims:
             claim.leased = leased
             if not claim.answer.done():
                 claim.answer.set_result(allowed)
-                self._activities.started(self.instance, allowed, leased, WORKER)
+                waited = [job.lease.started - job.lease.at.next_at for job in allowed]
+                self._activities.note((self.instance, self._clock.monotonic(), Attempts(WORKER, waited, leased)))
         if unwanted:
             self.give_back([job.token for job in allowed])
 

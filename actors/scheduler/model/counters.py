@@ -11,7 +11,8 @@ Whoever adds a way for a job to come or to go adds its counter here: `tocsin che
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -50,6 +51,8 @@ LETTERS_LEFT: Final = ("retried", "discarded", "retired")
 """The counters of the ways in which a dead letter goes."""
 FLOWS: Final = ("accepted", *ENDS, "died", "retried")
 """The counters that only grow."""
+levels: Callable[[Counters], tuple[int, ...]] = attrgetter(*FLOWS, "waiting")
+"""Return the counters that only grow, in the order of FLOWS, and last how many jobs wait. Every turn asks for it."""
 
 
 def is_counted(counters: Counters) -> bool:
@@ -84,15 +87,6 @@ def settle(counters: Counters) -> None:
     counters.set_aside += max(missing, 0)
     counters.accepted += max(-missing, 0)
     counters.died -= gap_of_letters(counters)
-
-
-def flows(counters: Counters) -> tuple[int, ...]:
-    """Return the counters that only grow, in the order of FLOWS."""
-    one = counters
-    return (
-        one.accepted, one.done, one.expired, one.cancelled, one.replaced, one.discarded, one.retired, one.set_aside,
-        one.died, one.retried,
-    )  # fmt: skip
 
 
 def _sum(counters: Counters, names: tuple[str, ...]) -> int:

@@ -20,10 +20,10 @@ class Recent:
         """Which step, and how many in it; the oldest first."""
         self._total = 0
 
-    def note(self, count: int = 1) -> None:
-        """Count what happens now."""
-        step = int(self._monotonic() / self._step_s)
-        if not self._steps or self._steps[-1][0] != step:
+    def note(self, count: int = 1, at: float | None = None) -> None:
+        """Count what happens now, or what happened at a monotonic instant, later than what was counted before it."""
+        step = int((self._monotonic() if at is None else at) / self._step_s)
+        if not self._steps or self._steps[-1][0] < step:
             self._forget(step)
             self._steps.append([step, 0])
         self._steps[-1][1] += count

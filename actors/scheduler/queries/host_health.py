@@ -180,12 +180,15 @@ class HostHealth:
         return health.Cause(health.ATTEMPTS_LOST, f"{said}; see what ends them (`tocsin workers`, memory, deploys)")
 
     def store_trouble(self) -> StoreError | None:
-        """Return what is wrong with the store. Every turn asks, so it is known since when there is trouble."""
+        """Return what is wrong with the store. Every turn asks where there is trouble, or was when it was asked last,
+        so it is known since when there is."""
         trouble = self._host().provider.trouble
-        if (trouble is None) != (self._trouble_since is None):
+        if (trouble is None) == self.was_in_trouble:
+            self.was_in_trouble = trouble is not None
             self._trouble_since = None if trouble is None else self._host().clock.now_ms()
         return trouble
 
+    was_in_trouble = False
     _trouble_since: int | None = None
 
     def circuit_in_words(self) -> str | None:

@@ -8,11 +8,12 @@ from collections import Counter
 import msgspec
 
 from tocsin.actors.runtime.overlay import ActorStorage
-from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.counters import Counters, levels
 from tocsin.actors.scheduler.model.rows import PULLED, LeaseRow, encode, lease_key
 from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_level
 from tocsin.actors.scheduler.state.held_jobs import HeldJobs
 from tocsin.actors.scheduler.state.job_queues import JobQueues
+from tocsin.actors.scheduler.state.tally import Tally
 
 ENDS_PER_TURN = 500
 Lease = tuple[str, str, LeaseRow]  # id, token and row
@@ -31,6 +32,8 @@ class Leases:
         self.storage = storage
         self.lines = JobQueues()
         self.counters = Counters(accepted=0)
+        self.tally = Tally(levels(self.counters))
+        """The deeds of the running turn."""
         self.leases: dict[str, tuple[str, LeaseRow]] = {}
         self.by_id: dict[str, set[str]] = {}
         self.pulled_by: Counter[str] = Counter()

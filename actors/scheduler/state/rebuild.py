@@ -48,6 +48,7 @@ from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.errors import StoreCorrupt, StoreSchema
 
 Places = dict[tuple[str, str], dict[int, tuple[int, int]]]
@@ -67,7 +68,7 @@ async def load(state: SchedulerState) -> None:
     await _read_memory(state)
     if state.damaged and not state.instance.erasing:
         await rebuild(state)
-    state.tally.begin(state.counters)
+    state.tally = Tally(balance.levels(state.counters))
 
 
 async def _read_memory(state: SchedulerState) -> None:
@@ -77,7 +78,7 @@ async def _read_memory(state: SchedulerState) -> None:
     layout = _check_layout(state, layout_of(meta))
     state.labels.load(layout, meta.get(META_LABELS))
     if META_COUNTERS in meta and (counters := state.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
-        state.counters, state.tally.sealed = counters, encode(counters)
+        state.counters, state.sealed_counters = counters, encode(counters)
         if not balance.is_counted(counters):
             balance.settle(counters)
     state.occurrences.load(meta.get(META_SLOT))

@@ -60,7 +60,6 @@ from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
-from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.storage.api import Row, after
 
 log = logging.getLogger("tocsin.scheduler")
@@ -118,7 +117,7 @@ class SchedulerState(Leases):
         self.damaged = False  # a row was unreadable: what is summarised must be rebuilt
         self.has_layout = False  # whether the row of the layout is written
         self.days = NO_DAYS  # for which day the timer was put last that drops rows of this kind
-        self.tally = Tally(self.counters)
+        self.sealed_counters = encode(self.counters)
 
     # ---- Reading rows -------------------------------------------------------------------------------
 
@@ -371,8 +370,8 @@ class SchedulerState(Leases):
             for name, row in lines.sealed():
                 summaries[lines_key(*name)] = None if row is None else encode(row)
         counters = encode(self.counters)
-        if counters != self.tally.sealed:
-            summaries[META_COUNTERS] = self.tally.sealed = counters
+        if counters != self.sealed_counters:
+            summaries[META_COUNTERS] = self.sealed_counters = counters
         for key, value in summaries.items():
             if value is None:
                 storage.delete(key)

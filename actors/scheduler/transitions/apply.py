@@ -106,11 +106,9 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
         return
     if row is not None:
         state.note(job, row)
-        if (ended := state.tally.attempts) is None:
-            ended = state.tally.attempts = {}
-        ended[row.outcome] = ended.get(row.outcome, 0) + 1
+        state.tally.attempts.append(row.outcome)
         if lease.kind == PULLED and row.outcome in SAID:
-            state.tally.worked(turn.now - lease.started)
+            state.tally.took.append(turn.now - lease.started)
     if decision.next is not None:
         _become(turn, job, decision.next, lease.at.attempt)
         if isinstance(decision.next, Requeue) and job.expires_at is not None and decision.next.at.expires:
@@ -124,9 +122,7 @@ def apply_late(turn: Turn, job: JobRow, at: AtRow, token: str, started: int, due
     turn.state.leave_line(job, at)
     if row is not None:
         turn.state.note(job, row)
-        if (ended := turn.state.tally.attempts) is None:
-            ended = turn.state.tally.attempts = {}
-        ended[row.outcome] = ended.get(row.outcome, 0) + 1
+        turn.state.tally.attempts.append(row.outcome)
     if end.next is not None:
         _become(turn, job, end.next, at.attempt)
 

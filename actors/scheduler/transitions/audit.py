@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tocsin.actors.scheduler.model.asked_by import AskedBy
-from tocsin.actors.scheduler.model.audit import AUDIT, AUDIT_MS, AuditRow, audit_key
-from tocsin.actors.scheduler.model.crockford import mint_id, ms_of
+from tocsin.actors.scheduler.model.audit import AUDIT, AUDIT_MS, AuditRow, audit_day
+from tocsin.actors.scheduler.model.crockford import mint_id
 from tocsin.actors.scheduler.model.rows import DAY_MS, encode
 from tocsin.actors.scheduler.state.turn import Turn
 
@@ -16,20 +16,19 @@ def note(
 ) -> None:
     """Note an action of one turn. Nothing is noted where `by` is None: the action was an everyday one of an app."""
     if by is not None and changed:
-        action_id = new_id(turn)
-        put(turn, action_id, AuditRow(ms_of(action_id), action, by, about, said or {}, changed=int(changed)))
+        put(turn, new_id(turn), AuditRow(turn.now, action, by, about, said or {}, changed=int(changed)))
 
 
 def new_id(turn: Turn) -> str:
     """Mint the id of an action. Ids sort as they were minted, also while a test clock stands."""
     counted = (turn.ctx.next_seq() & 0xFFFFF) << 12
-    return mint_id(turn.now, (turn.wall << 32) | counted | turn.random.getrandbits(12))
+    return mint_id(turn.now, (turn.wall << 32) | counted | turn.ctx.random.getrandbits(12))
 
 
 def put(turn: Turn, action_id: str, row: AuditRow) -> None:
     """Write a row of the log, and see to it that its day is dropped in time."""
-    turn.state.storage.put(audit_key(action_id), encode(row))
-    day = row.at // DAY_MS
+    day = row.at // DAY_MS  # that in which the id was minted, too
+    turn.state.storage.put(audit_day(day) + action_id.encode(), encode(row))
     if day != turn.state.days.get(AUDIT):
         turn.state.days = {**turn.state.days, AUDIT: day}
         turn.state.put_timer((day + 1) * DAY_MS + AUDIT_MS, AUDIT, str(day))

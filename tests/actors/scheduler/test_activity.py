@@ -8,17 +8,22 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin import Job, Retry
-from tocsin.actors.scheduler.inflight.activity import EDGES_MS, MOST_INSTANCES, Activities
+from tocsin.actors.runtime.loop_lag import MOST_TIMERS
+from tocsin.actors.scheduler.inflight.activity import (
+    CALLBACK,
+    EDGES_MS,
+    MOST_INSTANCES,
+    MOST_NOTED,
+    Activities,
+    Attempts,
+)
 from tocsin.actors.scheduler.model.activity import Activity, ActivityMinute
-from tocsin.actors.scheduler.model.rows import AtRow, JobRow, LeaseRow
-from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.dispatch.pulled import WorkerInfo
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError
+from tocsin.storage.combiner import MOST_UNCOUNTED
 from tocsin.storage.histogram import Histogram
 
-LEASE = LeaseRow(0, "fired", "", "", "", "", 0, 0, 0, AtRow(0))
-CLAIM = Claim("token", JobRow("one", "i", 0, 0, b"{}"), LEASE, b"{}")
 BROKEN = Answer(500, {}, b"broken")
 
 
@@ -137,6 +142,24 @@ async def test_a_test_clock_moves_no_minute_and_is_not_counted_for_the_host(sim:
     assert totals.started["callback"] == totals.late.count == totals.grown[0] == 1
 
 
+@on_simulated_host()
+async def test_what_nobody_asks_for_is_counted_now_and_then(sim: SimulatedHost) -> None:
+    runtime, found = sim.host.runtime, sim.host._service.activities
+    combiner, lag = runtime.provider.combiner, runtime.alarms.lag  # type: ignore[attr-defined]
+    for n in range(MOST_NOTED + 50):
+        await sim.jobs.run_after("1h", "work:run", n)
+        assert len(found.noted) <= MOST_NOTED and len(combiner._uncounted) < MOST_UNCOUNTED
+    for _ in range(MOST_TIMERS + 50):
+        runtime.alarms._timed()
+        assert len(lag.timers) < MOST_TIMERS
+    assert found.totals.grown[0] == MOST_NOTED + 50 and lag.seen.count >= MOST_TIMERS + 50
+    stats = runtime.provider.stats()
+    assert stats.commit_s is not None and stats.batches_each is not None
+    assert stats.commit_s.count == stats.batches_each.count == stats.commits
+    assert stats.batches_each.total == stats.batches
+    assert not found.noted and not lag.timers and not combiner._uncounted
+
+
 # ---- The counting itself -------------------------------------------------------------------------
 
 
@@ -155,7 +178,7 @@ def activities(time: Time) -> Activities:
 
 def start(found: Activities, name: str) -> None:
     """One attempt starts in time."""
-    found.started(name, [CLAIM], 0.0, "callback")
+    found.note((name, found._monotonic(), Attempts(CALLBACK, late=[0])))
 
 
 def of(found: Activities, name: str) -> Activity:

@@ -283,9 +283,9 @@ def test_a_loop_that_stands_still_is_amber_for_a_minute() -> None:
 async def _stand_still() -> None:
     async with ActorHost.open("memory:", health_limits={"loop_lag_ms": 50}) as host:
         alarms, codes = host.runtime.alarms, partial(_codes, host)
-        for _ in range(3):
+        for n in range(3):
             assert await codes() == []
-            alarms.set(ActorId("scheduler", "nobody"), host.runtime.clock.now_ms() + 10)
+            alarms.set(ActorId("scheduler", f"nobody{n}"), host.runtime.clock.now_ms() + 10)  # none of them rings yet
             time.sleep(0.1)  # noqa: ASYNC251 -- the fault
             await asyncio.sleep(0.001)
         assert await codes() == ["LOOP_LAGS"]
