@@ -103,7 +103,7 @@ COUNTED = (
     ),
     Mutant(
         "metrics: any method that a caller makes up is a label",
-        "actors/http/metrics/traffic.py",
+        "actors/http/methods.py",
         "method if method in METHODS else OTHER",
         "method",
         tests=(METRICS + "test_requests_count_by_route_and_status_whatever_is_asked",),
