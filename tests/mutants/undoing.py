@@ -35,6 +35,20 @@ UNDOING = (
         ),
     ),
     Mutant(
+        "audit: a definition that stays the same is noted",
+        "actors/scheduler/schedules/change.py",
+        " if before.get(one.name) != one.cursor.revision]",
+        "]",
+        tests=(AUDIT + "test_whoever_changes_a_definition_is_noted_and_the_same_again_is_not",),
+    ),
+    Mutant(
+        "audit: what a registration removed is not noted",
+        "actors/scheduler/schedules/register.py",
+        '            audit.note(turn, by, "schedules.delete", one.name, {"owner": owner, "prune": True})\n',
+        "            pass\n",
+        tests=(AUDIT + "test_a_registration_is_noted_if_it_changed_something",),
+    ),
+    Mutant(
         "audit: the log is kept for ever",
         "actors/scheduler/transitions/audit.py",
         "    if day != turn.state.days.get(AUDIT):\n",

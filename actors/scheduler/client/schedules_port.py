@@ -44,7 +44,7 @@ class LocalSchedules:
     async def put(self, new: NewSchedule) -> records.SchedulePut:
         """Define a schedule, or define it anew."""
         self._check_ready([new])
-        (made,) = _answered(await self._instance.call(events.PutSchedules([new])))
+        (made,) = _answered(await self._instance.call(events.PutSchedules([new], self._who)))
         return _put(made)
 
     async def register(self, owner: str, news: Sequence[NewSchedule], *, prune: bool) -> records.Registration:
@@ -59,7 +59,7 @@ class LocalSchedules:
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready(news)
-        made, token = _answered(await self._instance.call(events.RegisterSchedules(owner, news)))
+        made, token = _answered(await self._instance.call(events.RegisterSchedules(owner, news, self._who)))
         left = await self._leave(owner, frozenset(names), token, prune)
         orphaned, removed = ([], left) if prune else (left, [])
         puts: list[records.SchedulePut] = []
@@ -74,7 +74,9 @@ class LocalSchedules:
         left: list[str] = []
         start: str | None = None
         while True:
-            page, start = _answered(await self._instance.call(events.LeaveSchedules(owner, names, token, prune, start)))
+            page, start = _answered(
+                await self._instance.call(events.LeaveSchedules(owner, names, token, prune, start, self._who))
+            )
             left += page
             if start is None:
                 return left

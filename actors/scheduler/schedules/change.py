@@ -59,9 +59,11 @@ class NewSchedule:
     """The one it was made from; None: whatever is there."""
 
 
-async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
-    """Make or edit schedules: all of them or, if one revision is stale, none (ConflictError)."""
+async def put(turn: Turn, news: Sequence[NewSchedule]) -> tuple[list[Schedule], list[Schedule]]:
+    """Make or edit schedules: all of them or, if one revision is stale, none (ConflictError). Return all of them, and
+    those that are other than before."""
     found = await load(turn, [new.name for new in news])
+    before = {name: one.cursor.revision for name, one in found.items()}
     for new in news:
         _check_revision(new.name, found.get(new.name), new.revision)
     cursors = await turn.state.storage.get_many([cursor_key(new.name) for new in news if new.name not in found])
@@ -80,7 +82,17 @@ async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
         one.save(turn)
         made.append(one)
         await allowance.give_way()
-    return made
+    return made, [one for one in made if before.get(one.name) != one.cursor.revision]
+
+
+def shown(one: Schedule) -> dict[str, str | int | bool]:
+    """Return what the audit log says of a definition: its revision and its rule, and what it calls. Args stay out."""
+    made = one.definition
+    said = {
+        "revision": one.cursor.revision, "functionPath": made.function_path, "workflow": made.workflow,
+        "cron": made.cron, "everyMs": made.every_ms, "at": made.at, "paused": one.cursor.paused or None,
+    }  # fmt: skip
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _check_revision(name: str, one: Schedule | None, revision: int | None) -> None:

@@ -22,6 +22,7 @@ from tocsin.errors import RequestError
 
 class PutSchedules(Event[list[Schedule] | RequestError], frozen=True):
     news: Sequence[NewSchedule]
+    by: AskedBy | None = None
 
 
 class SetSchedulePaused(Event[Schedule | RequestError], frozen=True):
@@ -46,6 +47,7 @@ class TriggerSchedule(Event[Triggered | RequestError], frozen=True):
 class RegisterSchedules(Event[tuple[list[Schedule], str] | RequestError], frozen=True):
     owner: str
     news: Sequence[NewSchedule]
+    by: AskedBy | None = None
 
 
 class LeaveSchedules(Event[tuple[list[str], str | None] | RequestError], frozen=True):
@@ -54,6 +56,7 @@ class LeaveSchedules(Event[tuple[list[str], str | None] | RequestError], frozen=
     token: str
     prune: bool
     start: str | None
+    by: AskedBy | None = None
 
 
 ScheduleChange = (
@@ -66,8 +69,11 @@ async def change_schedules(turn: Turn, event: ScheduleChange) -> object:
     be read."""
     try:
         match event:
-            case PutSchedules(news):
-                return answer(event, await change.put(turn, news))
+            case PutSchedules(news, by):
+                made, changed = await change.put(turn, news)
+                for one in changed:
+                    audit.note(turn, by, "schedules.put", one.name, change.shown(one))
+                return answer(event, made)
             case SetSchedulePaused(name, paused, revision, by):
                 return answer(event, await change.set_paused(turn, name, paused, revision, by))
             case DeleteSchedule(name, revision, by):
@@ -78,10 +84,10 @@ async def change_schedules(turn: Turn, event: ScheduleChange) -> object:
                 run = await change.trigger(turn, name, request)
                 audit.note(turn, by, "schedules.trigger", name, {"id": run.job_id}, run.created)
                 return answer(event, run)
-            case RegisterSchedules(owner, news):
-                return answer(event, await register(turn, owner, news))
-            case LeaveSchedules(owner, names, token, prune, start):
-                return answer(event, await leave(turn, owner, names, token, prune, start))
+            case RegisterSchedules(owner, news, by):
+                return answer(event, await register(turn, owner, news, by))
+            case LeaveSchedules(owner, names, token, prune, start, by):
+                return answer(event, await leave(turn, owner, names, token, prune, start, by))
             case _:
                 assert_never(event)
     except RequestError as refusal:

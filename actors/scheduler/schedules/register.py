@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.schedule_rows import definition_key
 from tocsin.actors.scheduler.schedules.change import NewSchedule, put, remove
 from tocsin.actors.scheduler.schedules.schedule import Schedule, load
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import audit
 from tocsin.errors import ConflictError
 from tocsin.storage.api import after
 
 PAGE: Final = 1_000
+NAMED: Final = 10
+"""Of the schedules that a registration changed, so many are named in the audit log."""
 LEFT_AT_ONCE: Final = 100
 """Of the names that a set leaves out, so many are dealt with in one turn."""
 
@@ -22,7 +26,9 @@ def owned_name(owner: str, name: str) -> str:
     return f"{owner}:{name}"
 
 
-async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> tuple[list[Schedule], str]:
+async def register(
+    turn: Turn, owner: str, news: Sequence[NewSchedule], by: AskedBy | None = None
+) -> tuple[list[Schedule], str]:
     """Register the set, and return what to name it by. ConflictError, and nothing is changed, if somebody else holds
     a name of it."""
     for name, one in (await load(turn, [new.name for new in news])).items():
@@ -32,13 +38,22 @@ async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> tuple
                 f"schedule {name!r} is there already, of {holder}: nothing of this set was registered; rename yours, "
                 "or delete the one that is there"
             )
-    made, token = await put(turn, news), turn.incarnation()
+    made, changed = await put(turn, news)
+    token = turn.incarnation()
+    names = ", ".join(one.name for one in changed[:NAMED]) + (", …" if len(changed) > NAMED else "")
+    audit.note(turn, by, "schedules.register", owner, {"schedules": len(made), "names": names}, len(changed))
     turn.state.occurrences.registered[owner] = token
     return made, token
 
 
 async def leave(
-    turn: Turn, owner: str, names: frozenset[str], token: str, prune: bool, start: str | None
+    turn: Turn,
+    owner: str,
+    names: frozenset[str],
+    token: str,
+    prune: bool,
+    start: str | None,
+    by: AskedBy | None = None,
 ) -> tuple[list[str], str | None]:
     """Remove a page of the owner's names outside its set with `prune`, else keep and mark them as orphaned.
 
@@ -55,6 +70,8 @@ async def leave(
     left = [one for one in found.values() if one.definition.owner == owner]
     if prune:
         await remove(turn, left)
+        for one in left:
+            audit.note(turn, by, "schedules.delete", one.name, {"owner": owner, "prune": True})
     for one in left:
         if not prune:
             one.move(orphaned=True)

@@ -115,11 +115,53 @@ async def test_schedules_are_noted_as_they_are_paused_run_and_removed(sim: Simul
     running = await ops.schedules.get("s")
     await ops.schedules.delete("s", cancel_pending=True)
     assert [action for action, _, _ in await log(ops)][::-1] == [
-        "schedules.pause", "schedules.trigger", "schedules.resume", "schedules.delete",
+        "schedules.put", "schedules.pause", "schedules.trigger", "schedules.resume", "schedules.delete",
     ]  # fmt: skip
     assert held is not None and held.paused_at == sim.now and held.paused_by is not None
     assert held.paused_by.user == "alice"
     assert running is not None and (running.paused_at, running.paused_by) == (None, None)
+
+
+@on_simulated_host()
+async def test_whoever_changes_a_definition_is_noted_and_the_same_again_is_not(sim: SimulatedHost) -> None:
+    ops = sim.host.scheduler("t", by="alice")
+    for schedules in (sim.jobs.schedules, ops.schedules, ops.schedules):
+        await schedules.put("s", "work:run", {"secret": 1}, cron="0 9 * * *")
+    await ops.schedules.put("s", "work:run", {"secret": 2}, cron="0 9 * * *")  # other args are another definition
+    await sim.jobs.schedules.put("s", "work:run", {"secret": 2}, cron="0 9 * * *", timezone="Europe/Berlin")
+    with pytest.raises(ConflictError):
+        await ops.schedules.put("s", "other", every="1h", revision=1)
+    await ops.schedules.put("s", "work:run", {"secret": 2}, every="90s", paused=True)
+
+    entries = (await ops.audit(action="schedules.put")).actions[::-1]
+    assert [(one.about, one.by.user, one.given["revision"]) for one in entries] == [
+        ("s", None, 1), ("s", "alice", 2), ("s", None, 3), ("s", "alice", 4),
+    ]  # fmt: skip
+    assert entries[0].given == {"revision": 1, "functionPath": "work:run", "cron": "0 9 * * *"}
+    assert entries[3].given == {"revision": 4, "functionPath": "work:run", "everyMs": 90_000, "paused": True}
+    assert "secret" not in repr(entries)
+
+
+@on_simulated_host()
+async def test_a_registration_is_noted_if_it_changed_something(sim: SimulatedHost) -> None:
+    every = {"path": "work:run", "every": "1h"}
+    mine = [(f"s{n:02d}", every) for n in range(12)]
+    for _ in range(3):  # as at each start of an app
+        await sim.jobs.schedules.register("app", mine)
+    ops = sim.host.scheduler("t", by="alice")
+    await ops.schedules.register("app", [*mine[:10], ("s10", {**every, "every": "2h"})])
+    await ops.schedules.register("app", mine[:10], prune=True)
+    await ops.schedules.register("app", mine[:10], prune=True)
+
+    entries = (await ops.audit()).actions[::-1]
+    assert [(one.action, one.about, one.by.user, one.changed) for one in entries] == [
+        ("schedules.register", "app", None, 12),
+        ("schedules.register", "app", "alice", 1),
+        ("schedules.delete", "app:s10", "alice", 1),
+        ("schedules.delete", "app:s11", "alice", 1),
+    ]
+    names = [one.given.get("names") for one in entries]
+    assert names == [", ".join(f"app:s{n:02d}" for n in range(10)) + ", …", "app:s10", None, None]
 
 
 @on_simulated_host()
