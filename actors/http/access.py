@@ -27,6 +27,8 @@ _PROXIED: Final = (
 READS: Final = ("GET", "HEAD")
 OWN_SITE: Final = ("none", "same-origin")
 """Values of Sec-Fetch-Site that no page of another origin has."""
+UNASKED: Final = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
+"""Content types that browsers send to other origins without asking whether they may."""
 _USER_MAX: Final = 256
 _KNOWN_MOST: Final = 256
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -102,6 +104,8 @@ class Gate:
         user = request.scope.get("user")
         if tokens and user is None and not self.has_rule:
             return self._by_token_alone(request, tokens, form)
+        if request.method == "POST" and not form:
+            _check_unasked(request)
         headers = request.headers if self.has_rule else _NO_HEADERS
         if not tokens:
             if self._authorize is None:
@@ -176,6 +180,19 @@ def is_own_page(request: Incoming) -> bool:
         return all(site in OWN_SITE for site in sites)
     host = (request.all(b"host") or [""])[0]
     return all(_same_host(origin, host) for origin in request.all(b"origin"))
+
+
+def _check_unasked(request: Incoming) -> None:
+    """Keep out what a page of another origin can make a browser send unasked, with the cookies of the app that this is
+    a part of: a POST whose content type is none of JSON. For any other one browsers ask the app's rules of CORS."""
+    if request.named.get(b"authorization") or is_own_page(request):
+        return
+    kinds = request.all(b"content-type")
+    if not kinds or any(kind.partition(";")[0].strip().lower() in UNASKED for kind in kinds):
+        raise ForbiddenError(
+            "web pages of other origins may not change anything here (Origin, Sec-Fetch-Site); one that the app's CORS "
+            "allows sends the content-type application/json"
+        )
 
 
 def _check_local(request: Incoming) -> None:

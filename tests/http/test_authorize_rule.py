@@ -169,3 +169,29 @@ async def test_with_tokens_too_both_must_agree(host: ActorHost) -> None:
         assert rule.asked[0][0].name == "reader"
         refused(await client.get("/get?id=no", headers={"authorization": "Bearer secret-read"}), 403, "FORBIDDEN")
     assert "secret-read" not in repr(rule.asked)
+
+
+@pytest.mark.parametrize("path", ["/schedules/s/pause", "/schedules/s/trigger", "/queues/q/claim", "/ws-token"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://app.example:3000", "content-type": "text/plain;charset=utf-8"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "cross-site", "origin": "http://app.example"},
+    ],
+)
+async def test_a_page_of_another_origin_changes_nothing_by_the_cookies_of_the_app(
+    host: ActorHost, path: str, headers: dict[str, str]
+) -> None:
+    jobs = host.scheduler("default")
+    await jobs.schedules.put("s", "p", every="1h")
+    await jobs.run_after(0, "p", id="j", queue="q")
+    rule = Rule()
+    async with client_of(host.asgi(authorize=rule), base="http://app.example") as client:
+        refused(await client.post(path, headers=headers), 403, "FORBIDDEN", "other origins")
+        assert rule.asked == []
+        for allowed in ({**headers, "content-type": "application/json"}, {"origin": "http://app.example"}, {}):
+            answer = await client.post(path, headers=allowed, content=b"{}" if "content-type" in allowed else b"")
+            assert answer.status_code == 200, answer.text
