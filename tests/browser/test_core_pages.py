@@ -146,3 +146,21 @@ def test_nothing_is_wider_than_a_phone_however_long_it_is(browser: Browser, serv
         for path in ("", "/jobs", f"/jobs/{LONG['id']}?args=1", f"/jobs/{LONG['id']}/cancel", "/instances"):
             page.goto(f"/i/narrow/ui{path}")
             assert overflow(page) == [], path
+
+
+def test_a_link_on_another_site_leads_to_the_page_of_who_has_logged_in(browser: Browser, server: Operated) -> None:
+    with visiting(browser, server, instance="linked") as (page, faults):
+        faults.expected.append("401")  # of the page that asks for the same again
+        page.goto("about:blank")
+        page.set_content(f'<a href="{server.url}/i/linked/ui/jobs?state=pending">the jobs</a>')
+        page.get_by_role("link").click()
+        expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+        expect(page).to_have_url(f"{server.url}/i/linked/ui/jobs?state=pending")
+
+
+def test_a_second_click_does_nothing_twice_and_says_what_the_first_did(browser: Browser, server: Operated) -> None:
+    server.schedule([{"id": "clicked", "functionPath": "p", "delayMs": HOUR_MS}], "hurried")
+    with visiting(browser, server, instance="hurried") as (page, _):
+        page.goto("/i/hurried/ui/jobs/clicked/cancel")
+        page.get_by_role("button", name="Cancel the job").dblclick(no_wait_after=True)
+        assert said(page) == "Cancelled clicked."

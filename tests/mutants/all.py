@@ -10,6 +10,7 @@ from tests.mutants.clocks import CLOCKS
 from tests.mutants.dashboard import DASHBOARD
 from tests.mutants.feed import FEED
 from tests.mutants.health import HEALTH
+from tests.mutants.hostile_browsers import HOSTILE_BROWSERS
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
@@ -50,6 +51,7 @@ MUTANTS = (
     *DASHBOARD,
     *OPERATING,
     *HEALTH,
+    *HOSTILE_BROWSERS,
     *FEED,
     *COUNTED,
 )
