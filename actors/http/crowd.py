@@ -13,8 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+import msgspec
+
 from tocsin.actors.http.errors import BodyCutOffError, BodyTooSlowError
-from tocsin.actors.scheduler.model.records import HealthReason
+from tocsin.actors.scheduler.model.health import in_order, level
+from tocsin.actors.scheduler.model.records import HealthReason, Status
 
 log = logging.getLogger("tocsin.http")
 
@@ -117,9 +120,12 @@ class Crowd:
         now = self._monotonic()
         return tuple(code for code, last in self._last.items() if now - last < LASTS_S)
 
-    def health(self) -> list[HealthReason]:
-        """Say the same in words, with since when, for the `health` of a status."""
-        return [HealthReason(code, *self._words[code]) for code in self.reasons()]
+    def seen(self, status: Status) -> Status:
+        """Return the status with the same in words: a limit of the server concerns every instance."""
+        if not (reasons := [HealthReason(code, *self._words[code]) for code in self.reasons()]):
+            return status
+        found = in_order([*status.reasons, *reasons])
+        return msgspec.structs.replace(status, health=level(found), reasons=found)
 
 
 def too_slow() -> BodyTooSlowError:

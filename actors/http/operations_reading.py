@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from tocsin.actors.http.job_records import JobPage, page_of, record_of
 from tocsin.actors.http.parameters import CHANGES, DEAD_LISTED, LISTED, ONE_JOB, RECENT, names
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import CatalogEntry, CatalogListed, Found, History, Reasons
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES, Activity
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
-from tocsin.actors.scheduler.model.health import in_order, level
 from tocsin.actors.scheduler.model.records import Status
 from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS, integer
 from tocsin.dispatch.catalog.listing import listing
@@ -80,11 +77,7 @@ async def changes(call: Call) -> FeedPage:
 async def status(call: Call) -> Status:
     call.query()
     await call.admit(None)
-    status = await call.port.reads.status()
-    if reasons := call.server_health:
-        found = in_order([*status.reasons, *reasons])
-        return msgspec.structs.replace(status, health=level(found), reasons=found)
-    return status
+    return call.seen(await call.port.reads.status())
 
 
 async def activity(call: Call) -> Activity:

@@ -20,7 +20,7 @@ from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.client.port import SchedulerPort
-from tocsin.actors.scheduler.model.records import HealthReason
+from tocsin.actors.scheduler.model.records import Status
 from tocsin.dispatch.trace_context import Trace, parse
 from tocsin.errors import InvalidInputError
 
@@ -53,10 +53,9 @@ class Call:
     """Of jobs that this request makes: the name of a token and a user."""
     _raw: bytes = b""
 
-    @property
-    def server_health(self) -> list[HealthReason]:
-        """Return what is wrong with the server that answers this request."""
-        return self._crowd.health()
+    def seen(self, status: Status) -> Status:
+        """Return the status with what is wrong with the server that answers this request."""
+        return self._crowd.seen(status)
 
     @property
     def has_rule(self) -> bool:

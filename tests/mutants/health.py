@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.breaking import Mutant
 
 F = "tests/actors/scheduler/test_health_facts.py::"
+AGREES = "tests/http/dashboard/test_health_agrees.py::test_health_turns_and_turns_back_alike_wherever_it_is_seen"
 HOST = "actors/scheduler/queries/host_health.py"
 STANDING = "actors/scheduler/queries/standing.py"
 
@@ -115,6 +116,20 @@ HEALTH = (
         "if at > since and late > limit_ms",
         "if late > limit_ms",
         tests=(F + "test_a_loop_that_stands_still_is_amber_for_a_minute",),
+    ),
+    Mutant(
+        "health: pages do not tell of the server's limits",
+        "actors/http/dashboard/asked.py",
+        "self._status = self.crowd.seen(await self.port.reads.status())",
+        "self._status = await self.port.reads.status()",
+        tests=(AGREES,),
+    ),
+    Mutant(
+        "health: the probe does not tell of damaged rows",
+        "actors/scheduler/queries/host_health.py",
+        ", *_of_lost(await lost(view))]",
+        "]",
+        tests=(AGREES,),
     ),
     Mutant(
         "health: the probe does not look at schedulers",

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.asked_by import DASHBOARD, asked_by
+from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import OPERATIONS
@@ -30,6 +31,7 @@ class Asked:
     host: ServedHost
     gate: Gate
     visit: Visit
+    crowd: Crowd
     names: Mapping[str, str] = field(default_factory=dict)
     """The named parts of its path."""
     form: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Asked:
     async def status(self) -> Status | None:
         """Return the counts and the health of the instance, read once; None to whom HTTP would not tell them."""
         if self._status is None and await self.may("status"):
-            self._status = await self.port.reads.status()
+            self._status = self.crowd.seen(await self.port.reads.status())
         return self._status
 
     # ---- Leave -----------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class Dashboard(Endpoint):
 
     async def answer(self, request: Incoming, visit: Visit) -> Reply:
         """Answer a page, or do what a form asks for and go to the page that says so."""
-        asked, path = Asked(request, self._host, self._gate, visit), self._path(request)
+        asked, path = Asked(request, self._host, self._gate, visit, self._crowd), self._path(request)
         if request.method == "POST":
             form = await read_form(request, visit, self._crowd)
             asked.once, asked.form = form.pop(ONCE, ""), form
@@ -136,7 +136,7 @@ class Dashboard(Endpoint):
 
     def _again(self, request: Incoming) -> Reply:
         """Have the browser ask again, by a page of ours that holds nothing."""
-        asked = Asked(request, self._host, self._gate, Visit(Caller()))
+        asked = Asked(request, self._host, self._gate, Visit(Caller()), self._crowd)
         return html(render("again.html", asked, bare("One moment"), login.address(asked)), 401)
 
     def _login(self, asked: Asked, wrong: str = "") -> Reply:
@@ -150,7 +150,7 @@ class Dashboard(Endpoint):
     async def refuse(self, error: Exception, request: Incoming) -> Reply:
         """Make a page of a failed request. It reads nothing of the store, which may be what failed."""
         shown = presentable(error, request)
-        asked = Asked(request, self._host, self._gate, Visit(Caller()))
+        asked = Asked(request, self._host, self._gate, Visit(Caller()), self._crowd)
         value = Failure(
             TITLES.get(shown.status, "That did not work"), shown.message, shown.code, bool(self._gate.tokens)
         )

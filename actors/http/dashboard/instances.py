@@ -66,7 +66,7 @@ async def show(asked: Asked) -> Instances | Elsewhere:
 
 async def _listed(asked: Asked, one: Instance) -> Listed:
     told = await asked.may("status", instance=one.name)
-    status = await asked.host.ports(one.name).reads.status() if told else None
+    status = asked.crowd.seen(await asked.host.ports(one.name).reads.status()) if told else None
     return Listed(one, status, asked.url(of=one.name), one.name == asked.instance)
 
 

@@ -115,7 +115,7 @@ class LocalReads:
         counts = await query.counts(here.view(), here.now_ms())
         gone = await lost(here.view())
         facts = service.facts(here.name)
-        reasons = service.health.of_instance(here.id, counts.summary, lost=gone)
+        reasons = service.health.of_instance(here.id, counts.summary, gone=gone)
         paused_at, paused_by = pause_of(counts.pause)
         return Status(
             backlog=counts.backlog,

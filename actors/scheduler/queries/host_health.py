@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.inflight.permits import HOST_FULL
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model import health
 from tocsin.actors.scheduler.model.health_limits import HealthLimits
-from tocsin.actors.scheduler.model.lost import Lost
+from tocsin.actors.scheduler.model.lost import Lost, lost
 from tocsin.actors.scheduler.model.moving import moved_to, moving_to
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import HealthReason
@@ -106,14 +106,14 @@ class HostHealth:
         self._looked_at = now
         worst: dict[str, health.Cause] = {}
         for name in list(islice(self._here(), LOOKED_AT)):
-            for one in self._of_standing(name, await query.summary(self._host().provider.view(str(actor_of(name))))):
+            view = self._host().provider.view(str(actor_of(name)))
+            causes = [*self._of_standing(name, await query.summary(view)), *_of_lost(await lost(view))]
+            for one in causes:
                 worst.setdefault(one.code, health.Cause(one.code, f"scheduler {name}: {one.message}"))
         self._seen = tuple(worst.values())
 
-    def of_instance(
-        self, actor: ActorId, summary: query.Summary, *, lost: Lost | None = None
-    ) -> Sequence[HealthReason]:
-        """Return what is wrong as one scheduler sees it, the whole host included. `lost`: how many of its jobs and
+    def of_instance(self, actor: ActorId, summary: query.Summary, *, gone: Lost) -> Sequence[HealthReason]:
+        """Return what is wrong as one scheduler sees it, the whole host included. `gone`: how many of its jobs and
         schedules cannot be read any more."""
         causes = list(self._of_all())
         known = {one.code for one in causes}
@@ -125,9 +125,7 @@ class HostHealth:
                     health.ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since
                 )
             )
-        if lost:
-            said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
-            causes.append(health.Cause(health.DAMAGED_ROWS, said))
+        causes += _of_lost(gone)
         return self._health.reasons(str(actor), causes)
 
     def _of_standing(self, name: str, summary: query.Summary) -> Iterator[health.Cause]:
@@ -268,6 +266,12 @@ class HostHealth:
         for actor in list(islice(self._busy(), COUNTED)):
             due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS)
         return due
+
+
+def _of_lost(gone: Lost) -> list[health.Cause]:
+    """Say that jobs or schedules cannot be read any more."""
+    said = f"{gone} that had been accepted cannot be read any more: `tocsin check` names them"
+    return [health.Cause(health.DAMAGED_ROWS, said)] if gone else []
 
 
 def _moves(row: InstanceRow) -> health.Cause | None:

@@ -202,6 +202,9 @@ def test_a_hook_that_fails_or_hangs_holds_up_no_job_and_no_other_call() -> None:
         await sim.sleep(1)
         status = await sim.jobs.status()
         assert (status.health, [one.code for one in status.reasons]) == ("amber", ["HOOK_FAILING"])
+        await sim.jobs.run_after(0, "work:run", id="good2")
+        await sim.sleep(1)
+        assert (await sim.jobs.status()).health == "green"
 
     test()
 

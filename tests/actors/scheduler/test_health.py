@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +13,13 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.captured_logs import captured_logs
-from tests.actors.scheduler.simulated_host import OK, SECRET, SimulatedHost, SimulatedTransport, on_simulated_host
+from tests.actors.scheduler.simulated_host import (
+    OK,
+    SECRET,
+    SimulatedHost,
+    SimulatedTransport,
+    on_simulated_host,
+)
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.health import LEVELS
@@ -19,7 +27,8 @@ from tocsin.actors.scheduler.model.records import HealthReason
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import StoreUnavailable
+from tocsin.errors import Fenced, RolledBack, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from tocsin.storage.api import Lost, Owned
 from tocsin.storage.memory import MemoryProvider
 
 
@@ -126,13 +135,20 @@ def broken_rule(job: object) -> bool:
     raise RuntimeError("as the test wanted")
 
 
-@on_simulated_host(authorize_fire=broken_rule)
-async def test_a_rule_that_cannot_say_is_named_instead_of_the_origin(sim: SimulatedHost) -> None:
-    await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(6)])
-    await sim.sleep(30)
-    (reason,) = await reasons(sim)
+def test_a_rule_that_cannot_say_is_named_instead_of_the_origin_until_it_can() -> None:
+    rule: list[Callable[[object], bool]] = [broken_rule]
 
-    assert reason.code == "AUTHORIZE_FIRE_FAILING" and "raised RuntimeError" in reason.message
+    @on_simulated_host(authorize_fire=lambda job: rule[0](job))
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(6)])
+        await sim.sleep(30)
+        (reason,) = await reasons(sim)
+        assert reason.code == "AUTHORIZE_FIRE_FAILING" and "raised RuntimeError" in reason.message
+        rule[0] = bool
+        await sim.sleep(120)
+        assert await reasons(sim) == []
+
+    run()
 
 
 @on_simulated_host(authorize_fire=broken_rule)
@@ -159,6 +175,79 @@ async def test_a_store_in_trouble_is_named_with_the_instant_it_began(sim: Simula
     await sim.sleep(10)
 
     assert await reasons(sim) == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code"),
+    [
+        (StoreUnavailable("the disk is away"), "STORE_UNAVAILABLE"),
+        (StoreFull("no space is left"), "STORE_FULL"),
+        (RolledBack("the file was replaced"), "STORE_REPLACED"),
+        (Fenced("another process has it"), "STORE_REPLACED"),
+        (StoreCorrupt("the file is damaged"), "STORE_CORRUPT"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_each_trouble_of_a_store_has_its_code_while_it_lasts(
+    trouble: StoreError, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.run_after("1h", "work:run")
+        now: list[StoreError | None] = [trouble]
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryProvider, "trouble", property(lambda _: now[0]))
+            (reason,) = await reasons(sim)
+            assert (reason.code, reason.since) == (code, sim.now)
+            assert trouble.message in reason.message
+            assert (await sim.jobs.status()).health == "red"
+            assert [one.code for one in sim.host.health()] == [code]
+            now[0] = None
+            assert await reasons(sim) == []
+
+    run()
+
+
+@pytest.mark.anyio
+async def test_a_file_that_was_replaced_under_a_host_is_named(tmp_path: Path) -> None:
+    path, other = tmp_path / "jobs.db", tmp_path / "other.db"
+    host = ActorHost.open(f"sqlite:///{path}", origin="http://127.0.0.1:9", insecure=True, share=False)
+    with pytest.raises(RolledBack, match="Put it back before the next start"):
+        async with host:
+            jobs = host.scheduler("t")
+            await jobs.run_after("1h", "work:run", id="kept")
+            assert (await jobs.status()).health == "green"
+            shutil.copy(path, other)
+            other.replace(path)
+            with pytest.raises(RolledBack):
+                await jobs.run_after("1h", "work:run")
+            assert [one.code for one in (await jobs.status()).reasons] == ["STORE_REPLACED"]
+
+
+def test_a_host_that_cannot_read_which_alarms_there_are_says_so_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, events = [True], MemoryProvider.events
+
+    async def unreadable(self: MemoryProvider) -> AsyncIterator[Owned | Lost]:
+        if broken[0]:
+            raise StoreUnavailable("the index of alarms cannot be read")
+        async for event in events(self):
+            yield event
+
+    async def main(random: Random) -> None:
+        sim = SimulatedHost(random)
+        monkeypatch.setattr(MemoryProvider, "events", unreadable)
+        await sim.open()
+        await sim.sleep(1)
+        (reason,) = await reasons(sim)
+        assert reason.code == "HOST_STOPPING" and (await sim.jobs.status()).health == "red"
+        ready = [sim.host.ready]
+        broken[0] = False
+        await sim.sleep(60)
+        assert await reasons(sim) == []
+        assert [*ready, sim.host.ready] == [False, True]
+        await sim.close()
+
+    simulate(5, main)
 
 
 @on_simulated_host()
