@@ -128,4 +128,18 @@ HOSTILE_BROWSERS = (
             "tests/http/test_authorize_rule.py::test_a_page_of_another_origin_changes_nothing_by_the_cookies_of_the_app",
         ),
     ),
+    Mutant(
+        "links: one leads out of the dashboard, to the app around it",
+        D + "login.py",
+        'return any(part in (".", "..") for part in path.partition("?")[0].split("/"))',
+        "return False",
+        tests=(B + "test_a_link_makes_no_browser_ask_for_what_is_no_page_of_the_dashboard",),
+    ),
+    Mutant(
+        "forms: what was asked about one job is done to the next one of its id",
+        D + "job_acts.py",
+        "if record is not None and record.incarnation != about:",
+        "if False:",
+        tests=(B + "test_a_question_about_a_job_is_not_answered_for_the_next_one_of_its_id",),
+    ),
 )

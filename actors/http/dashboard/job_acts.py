@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.model.records import Record, Rescheduled
 from tocsin.actors.scheduler.model.validation import duration_ms, instant_ms
 from tocsin.errors import InvalidInputError, NotFoundError
 
+OF: Final = "incarnation"
 Ask = Callable[[Asked], Awaitable[Question]]
 Do = Callable[[Asked], Awaitable[Done]]
 
@@ -30,6 +31,11 @@ def _page_of(asked: Asked) -> str:
     return asked.url(f"/jobs/{asked.names['id']}")
 
 
+def _of(record: Record) -> Mapping[str, str]:
+    """Return what a question is about, beside the id: that may be another job's when it is answered."""
+    return {OF: record.incarnation}
+
+
 def _name(record: Record) -> str:
     """Return how questions call a job."""
     return f"{record.function_path or record.workflow}, {record.id}"
@@ -43,7 +49,14 @@ async def ask_cancel(asked: Asked) -> Question:
     words = [_name(record), "It is removed for good, and so are its retries and the jobs that would follow it."]
     if record.state == "running":
         words.append("It is running: its attempt goes on where it runs, but nothing comes of it.")
-    return Question(title="Cancel this job?", words=words, button="Cancel the job", back=_page_of(asked), grave=True)
+    return Question(
+        title="Cancel this job?",
+        words=words,
+        button="Cancel the job",
+        back=_page_of(asked),
+        grave=True,
+        kept=_of(record),
+    )
 
 
 async def cancel(asked: Asked) -> Done:
@@ -60,7 +73,7 @@ async def cancel(asked: Asked) -> Done:
 async def ask_run(asked: Asked) -> Question:
     record = await _job(asked)
     words = [_name(record), "It becomes due now. It starts as soon as a lane, its pool and the rest let it."]
-    return Question(title="Run this job now?", words=words, button="Run now", back=_page_of(asked))
+    return Question(title="Run this job now?", words=words, button="Run now", back=_page_of(asked), kept=_of(record))
 
 
 async def run(asked: Asked) -> Done:
@@ -81,7 +94,9 @@ async def ask_move(asked: Asked) -> Question:
     now = asked.now_ms
     stands = f"It has been due for {span(now - due)}" if due <= now else f"Its next attempt is {relative(due, now)}"
     words = [_name(record), f"{stands}: {exact(due)}."]
-    return Question(title="Move this job", words=words, button="Move", back=_page_of(asked), fields=[field])
+    return Question(
+        title="Move this job", words=words, button="Move", back=_page_of(asked), fields=[field], kept=_of(record)
+    )
 
 
 async def move(asked: Asked) -> Done:
@@ -120,7 +135,7 @@ def _instant(text: str, now: int) -> int:
 async def ask_retry(asked: Asked) -> Question:
     record = await _job(asked)
     words = [_name(record), "It becomes due now, with all its retries. Everything else of it stays as it is."]
-    return Question(title="Retry this dead job?", words=words, button="Retry", back=_page_of(asked))
+    return Question(title="Retry this dead job?", words=words, button="Retry", back=_page_of(asked), kept=_of(record))
 
 
 async def retry(asked: Asked) -> Done:
@@ -135,7 +150,12 @@ async def ask_cancel_dead(asked: Asked) -> Question:
     record = await _job(asked)
     words = [_name(record), "It is removed for good, with what it left behind. Its id is free then."]
     return Question(
-        title="Cancel this dead job?", words=words, button="Cancel for good", back=_page_of(asked), grave=True
+        title="Cancel this dead job?",
+        words=words,
+        button="Cancel for good",
+        back=_page_of(asked),
+        grave=True,
+        kept=_of(record),
     )
 
 
@@ -147,7 +167,15 @@ async def cancel_dead(asked: Asked) -> Done:
 
 
 def _act(name: str, action: str, ask: Ask, do: Do) -> Act:
-    return Act(name="jobs", path=f"/jobs/{{id}}/{name}", action=action, resource="id", ask=ask, do=do)
+    async def do_that(asked: Asked) -> Done:
+        id, about = asked.names["id"], asked.form.get(OF)
+        record = await asked.port.reads.get(id) if about and await asked.may("get", id) else None
+        if record is not None and record.incarnation != about:
+            words = f"{id} is another job now: the one that was asked about has ended. Nothing was done."
+            return Done(words=words, back=_page_of(asked), changed=False)
+        return await do(asked)
+
+    return Act(name="jobs", path=f"/jobs/{{id}}/{name}", action=action, resource="id", ask=ask, do=do_that)
 
 
 PLACES: Final = (

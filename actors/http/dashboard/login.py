@@ -46,8 +46,11 @@ def address(asked: Asked) -> str:
 
 
 def _address(asked: Asked) -> str:
-    """Return the address of this request, below the root of the app."""
+    """Return the address of this request, below the root of the app. One that leads out of the dashboard is none of its
+    pages: anybody could make a browser ask for any path of this host, as if a page of ours did."""
     path = quote(asked.request.path.removeprefix(asked.root), safe="/:")
+    if _leads_out(path):
+        return "/ui"
     query = asked.request.scope.get("query_string", b"").decode("latin-1")
     return path + (f"?{query}" if query else "")
 
@@ -55,7 +58,12 @@ def _address(asked: Asked) -> str:
 def wanted(asked: Asked) -> str:
     """Return the page to show after the login, below the root: the one asked for, or said by the form."""
     here = asked.form.get("next") or _address(asked)
-    return here if _OURS.fullmatch(here) and not here.endswith(PATHS) else "/ui"
+    return here if _OURS.fullmatch(here) and not _leads_out(here) and not here.endswith(PATHS) else "/ui"
+
+
+def _leads_out(path: str) -> bool:
+    """Return whether a browser would ask for another path than is written: it takes `..` as the way up."""
+    return any(part in (".", "..") for part in path.partition("?")[0].split("/"))
 
 
 def come(asked: Asked) -> Reply | None:

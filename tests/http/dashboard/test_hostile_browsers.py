@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -135,6 +136,23 @@ async def test_a_form_that_failed_may_be_sent_again(monkeypatch: pytest.MonkeyPa
     assert await send(1) == b"4", "the oldest are forgotten"
 
 
+async def test_a_question_about_a_job_is_not_answered_for_the_next_one_of_its_id(site: Site) -> None:
+    async def job() -> None:
+        await site.ask("POST", "/schedule", id="j", functionPath="p", delayMs=HOUR_MS)
+
+    await job()
+    question = await site.admin.visit("/ui/jobs/j/cancel")
+    await site.ask("POST", "/cancel", id="j")
+    gone = await site.admin.send("/ui/jobs/j/cancel", question)
+    assert "nothing was cancelled" in said_on(await site.admin.visit(gone.headers["location"]))
+    await job()
+
+    done = await site.admin.send("/ui/jobs/j/cancel", question, once="")
+
+    assert "another job now" in said_on(await site.admin.visit(done.headers["location"]))
+    assert (await site.ask("GET", "/get?id=j"))["record"]["state"] == "pending"
+
+
 # ---- Where the app is ----------------------------------------------------------------------------
 
 
@@ -151,6 +169,26 @@ async def test_it_works_under_a_path_that_is_no_ascii(host: ActorHost) -> None:
         assert f"{root}/ui/dead" in links_of(page)
         left = await browser.send(f"{root}/ui/logout", page)
         assert left.headers["location"] == f"{root}/ui/login"
+
+
+@pytest.mark.parametrize(
+    "path", ["/ui/..%2f..%2flogout?a=b", "/ui/%2e%2e/logout", "/i/a/ui/jobs/..%2f..%2f..%2f..%2flogout", "/i/..%2fui/x"]
+)
+async def test_a_link_makes_no_browser_ask_for_what_is_no_page_of_the_dashboard(host: ActorHost, path: str) -> None:
+    """A page of ours that leads there would be believed by the app around it."""
+    app = Starlette(routes=[Mount("/jobs", host.asgi(tokens=TOKENS))])
+    async with browsing(app) as browser:
+        url = httpx.URL("http://localhost").copy_with(raw_path=f"/jobs{path}".encode())
+        for headers in ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, {}):
+            page = await browser.client.get(url, headers=headers)
+            assert "logout" not in page.text.replace("/jobs/ui/logout", ""), headers
+            if "Paste a token" in page.text:
+                came = await browser.send("/jobs/ui/login", page, token=ADMIN)
+                assert came.headers["location"] == "/jobs/ui"
+                browser.client.cookies.clear()
+    async with browsing(host.asgi(tokens=TOKENS)) as browser:
+        came = await browser.send("/ui/login", next="/ui/../status", token=ADMIN)
+        assert came.headers["location"] == "/ui"
 
 
 # ---- What is shown to whom -----------------------------------------------------------------------
