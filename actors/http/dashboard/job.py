@@ -12,9 +12,9 @@ import msgspec
 from tocsin.actors.http.dashboard.args import readable
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Page
-from tocsin.actors.http.dashboard.words import span
+from tocsin.actors.http.dashboard.words import amount, span
+from tocsin.actors.scheduler.model.instants_of_job import DEFAULT_RETRY
 from tocsin.actors.scheduler.model.records import Attempt, Following, Reason, Record
-from tocsin.actors.scheduler.model.retry_in_force import in_force
 from tocsin.errors import NotFoundError
 
 DATA_MOST: Final = 4 * 1024
@@ -60,16 +60,14 @@ class Job:
     @property
     def ladder(self) -> str:
         """Say in words how it is retried."""
-        retry = None if self.record is None else self.record.retry
-        if retry is None:
-            return "5 retries, after 30s and then twice as long each time, at most 1h"
-        force = in_force(retry)
-        if not force.max_retries:
+        asked = None if self.record is None else self.record.retry
+        retry = asked or DEFAULT_RETRY  # whichever name its times were asked for by
+        if not retry.max_retries:
             return "never"
-        grows = "twice as long each time" if force.backoff == "exponential" else "as much longer each time"
-        jitter = f", up to {force.jitter:.0%} more by chance" if force.jitter else ""
-        times = f"{force.max_retries} {'retry' if force.max_retries == 1 else 'retries'}"
-        return f"{times}, after {span(int(force.base_ms))} and then {grows}, at most {span(int(force.max_ms))}{jitter}"
+        grows = "twice as long each time" if retry.backoff == "exponential" else "as much longer each time"
+        jitter = f", up to {retry.jitter:.0%} more by chance" if retry.jitter else ""
+        times = amount(retry.max_retries, "retry", "retries")
+        return f"{times}, after {span(int(retry.base_ms))} and then {grows}, at most {span(int(retry.max_ms))}{jitter}"
 
     def words(self, reason: Reason) -> str:
         return reason.message[:1].upper() + reason.message[1:]

@@ -61,6 +61,8 @@ class Field:
     hint: str = ""
     choices: Sequence[tuple[str, str]] = ()
     required: bool = False
+    paced: int = 0
+    """So many jobs are done at the pace that is filled in: below it stands how long that takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
-from tocsin.actors.http.dashboard.words import amount, span
+from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model.records import Redrive
 from tocsin.errors import InvalidInputError, NotFoundError
 
@@ -82,13 +82,13 @@ async def ask_all(asked: Asked) -> Question:
         title=f"Retry all dead letters {words_of(filters)}?",
         words=(
             f"A dry run matches {amount(matched, 'dead letter')}.",
-            f"At {RATE} a second that takes {span(max(1_000, 1_000 * matched // RATE))}; it can be stopped on the way.",
+            "It can be stopped on the way.",
         ),
         button=f"Retry {amount(matched, 'job')}",
         back=asked.url("/dead/letters", **filters),
         fields=(
             Field(
-                name="rate", label="Jobs a second", value=str(RATE), kind="number", required=True,
+                name="rate", label="Jobs a second", value=str(RATE), kind="number", required=True, paced=matched,
                 hint="So many are due each second, so that the receiver is not run over.",
             ),
         ),

@@ -27,7 +27,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        {name: getattr(words, name) for name in ("iso", "exact", "relative", "span", "count", "amount", "size")}
+        {name: getattr(words, name) for name in ("iso", "exact", "relative", "span", "count", "amount", "size", "pace_s")}
     )
     return made
 

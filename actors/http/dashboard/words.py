@@ -40,6 +40,13 @@ def amount(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def pace_s(rate: str, number: int) -> int:
+    """Return how many seconds so many things take at a rate that somebody filled in; 0 if it is none."""
+    if not (rate.isascii() and rate.isdecimal() and len(rate) <= 9) or int(rate) == 0:
+        return 0
+    return max(1, number // int(rate))
+
+
 def size(number: int) -> str:
     """Return bytes in the unit that suits them."""
     value = float(number)

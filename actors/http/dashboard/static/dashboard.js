@@ -129,6 +129,20 @@
     dialog.showModal();
     return dialog;
   };
+  // How long it takes follows the pace that is filled in.
+  const followPace = (root) => {
+    for (const words of root.querySelectorAll("[data-paced]")) {
+      const field = words.closest("form").elements[words.dataset.pace];
+      const [pace, time] = words.querySelectorAll("b");
+      field.addEventListener("input", () => {
+        const rate = Number(field.value);
+        words.hidden = !(Number.isInteger(rate) && rate > 0);
+        if (words.hidden) return;
+        pace.textContent = field.value;
+        time.textContent = span(Math.max(1, Math.floor(words.dataset.paced / rate)) * 1000);
+      });
+    }
+  };
   const ask = async (address) => {
     try {
       const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
@@ -137,6 +151,7 @@
       if (!answer.ok || !form) { location.assign(address); return; }
       form.action = address;
       tell(form);
+      followPace(form);
       const dialog = open(form);
       dialog.setAttribute("aria-label", form.querySelector("h1")?.textContent || "");
       (form.querySelector("input:not([type=hidden]), select") || form.querySelector(".choice button"))?.focus();
@@ -199,9 +214,10 @@
     const served = Number(document.body.dataset.now);
     if (served) skew = Math.abs(served - Date.now()) > 5000 ? served - Date.now() : 0;
     tell(document);
+    followPace(document);
     const theme = document.getElementById("theme");
     if (theme) {
-      const name = () => { theme.textContent = `${kept()[0].toUpperCase()}${kept().slice(1)}`; theme.title = `Colours: ${kept()}; press to change`; };
+      const name = () => { theme.querySelector("span:last-child").textContent = kept(); theme.setAttribute("aria-label", `Theme: ${kept()}`); theme.title = "Press to change the colours"; };
       theme.hidden = false;
       name();
       theme.addEventListener("click", () => {
