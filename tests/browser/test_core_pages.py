@@ -127,7 +127,7 @@ def test_keys_go_places_and_times_are_of_the_browsers_zone(browser: Browser, ser
 def test_colours_are_the_systems_or_chosen_and_kept(browser: Browser, server: Operated) -> None:
     with visiting(browser, server, color_scheme="dark") as (page, _):
         dark = background(page)
-        theme = page.get_by_role("button", name="System")
+        theme = page.get_by_role("button", name="Theme: system")
         theme.click()  # light
         light = background(page)
         assert light != dark

@@ -31,6 +31,9 @@ def test_dead_letters_are_retried_by_clicks_at_a_rate_after_a_dry_run(browser: B
         expect(page.locator("tbody tr")).to_have_count(12)
         page.get_by_role("link", name="Retry all of these").click()
         expect(page.get_by_role("dialog")).to_contain_text("A dry run matches 12 dead letters.")
+        expect(page.get_by_role("dialog")).to_contain_text("At 50 a second that takes 1s.")
+        page.get_by_label("Jobs a second").fill("2")
+        expect(page.get_by_role("dialog")).to_contain_text("At 2 a second that takes 6s.")
 
         words = answer(page, "Retry 12 jobs", Jobs_a_second="100")
 

@@ -95,8 +95,8 @@ UNDOING = (
     Mutant(
         "undo: the bulk retry goes on",
         "actors/scheduler/transitions/undo.py",
-        "        await redrive.stop(turn, action_id)",
-        "        pass",
+        '    stopped = row.action == "dead_retry_all" and await redrive.stop(turn, action_id)',
+        "    stopped = False",
         tests=(UNDO + "test_letters_of_a_bulk_retry_that_have_not_started_are_dead_again",),
     ),
     Mutant(
@@ -168,6 +168,20 @@ UNDOING = (
         "        if row.kept >= KEPT_MOST or size > KEPT_BYTES:",
         "        if False:",
         tests=(UNDO + "test_what_is_too_much_is_not_kept_and_that_is_said",),
+    ),
+    Mutant(
+        "undo: one that puts nothing back counts as an undo",
+        "actors/scheduler/transitions/undo.py",
+        "    if now.done:\n",
+        "    if True:\n",
+        tests=(UNDO + "test_an_undo_that_puts_nothing_back_is_not_in_the_log_and_nothing_counts_as_undone",),
+    ),
+    Mutant(
+        "undo: one that stopped a bulk retry is not in the log",
+        "actors/scheduler/transitions/undo.py",
+        '    if not noted.said.get("stopped"):\n',
+        "    if True:\n",
+        tests=(UNDO + "test_an_undo_that_only_stops_a_bulk_retry_is_in_the_log",),
     ),
     Mutant(
         "undo: what belongs to no action is not found",

@@ -7,6 +7,7 @@ from tests.mutants.breaking import Mutant
 D = "actors/http/dashboard/"
 T = "tests/http/dashboard/test_work_pages.py::"
 L = "tests/http/dashboard/test_letters.py::"
+J = "tests/http/dashboard/test_jobs.py::"
 
 WORK_PAGES = (
     Mutant(
@@ -71,6 +72,34 @@ WORK_PAGES = (
         "and parts.netloc != self._host",
         "and not parts.netloc",
         tests=("tests/browser/test_watched.py::test_a_fault_of_a_page_fails_its_test",),
+    ),
+    Mutant(
+        "dashboard: a question about cancelling the jobs of a list cancels them",
+        D + "job_bulk.py",
+        "(await _cancel(asked, filters, dry_run=True))",
+        "(await _cancel(asked, filters, dry_run=False))",
+        tests=(J + "test_all_jobs_of_a_filter_are_cancelled_after_a_dry_run_and_that_is_undone",),
+    ),
+    Mutant(
+        "dashboard: a list that a bulk cancel would go beyond offers it",
+        D + "jobs.py",
+        "given if given and given.keys() <= set(BULK) else None",
+        "given or None",
+        tests=(J + "test_all_jobs_of_a_filter_are_cancelled_after_a_dry_run_and_that_is_undone",),
+    ),
+    Mutant(
+        "dashboard: banners of dead letters tell of other actions, too",
+        D + "deeds.py",
+        "            return one.action in actions\n",
+        "            return True\n",
+        tests=(J + "test_all_jobs_of_a_filter_are_cancelled_after_a_dry_run_and_that_is_undone",),
+    ),
+    Mutant(
+        "dashboard: an instance that never was is healthy",
+        "actors/scheduler/client/reads.py",
+        "counts.backlog + counts.in_flight + counts.dead > 0 or await self._is_known()",
+        "True",
+        tests=(J + "test_a_slip_in_the_name_of_an_instance_is_seen",),
     ),
     Mutant(
         "browser: errors on the console are not seen",

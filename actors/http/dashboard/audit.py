@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tocsin.actors.http.dashboard import deeds
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.deeds import who_of
 from tocsin.actors.http.dashboard.words import count, exact, relative
 from tocsin.actors.scheduler.model.audit_records import AuditEntry
 from tocsin.actors.scheduler.model.records import By
@@ -91,38 +93,33 @@ class Audit:
         return DID
 
 
-async def read_log(asked: Asked, ways: Mapping[str, str]) -> Audit:
-    """Read a page of the log; `ways` are the addresses that undo what still can be undone, by the ids of actions."""
+async def read_log(asked: Asked, ways: Mapping[str, str], recent: Sequence[AuditEntry]) -> Audit:
+    """Read a page of the log; `ways` are the addresses that undo what still can be undone, by the ids of actions, and
+    `recent` actions that may be named on it."""
     query = asked.query("cursor", "action", "who")
     filters = {name: value for name in ("action", "who") if (value := query.text(name))}
     page = await asked.port.reads.audit(
         cursor=query.text("cursor") or None, limit=SHOWN, action=filters.get("action"), who=filters.get("who"),
         since=None,
     )  # fmt: skip
-    lines = [line_of(asked, one, ways.get(one.id, "")) for one in page.actions]
+    known = {one.id: one for one in (*recent, *page.actions)}
+    lines = [line_of(asked, one, ways.get(one.id, ""), known) for one in page.actions]
     return Audit(lines, filters, page.cursor, query.text("cursor") is not None)
 
 
-def line_of(asked: Asked, one: AuditEntry, undo: str = "") -> Line:
-    """Return an action as pages show it."""
+def line_of(asked: Asked, one: AuditEntry, undo: str, known: Mapping[str, AuditEntry]) -> Line:
+    """Return an action as the log shows it; `known` are others that it may have undone, by id."""
     return Line(
         entry=one,
         who=who_of(one.by),
         way=_WAYS.get(one.by.via, one.by.via),
-        did=_did(one),
+        did=deeds.did(one, known) if one.undoes in known else _did(one),
         about=one.about or "",
         url=_url(asked, one),
         given=given_of(one.given),
         undo=undo,
         fate="undone" if one.undone_by is not None else "",
     )
-
-
-def who_of(by: By | None) -> str:
-    """Return who did something: the user, the token, or the way that it came."""
-    if by is None:
-        return "somebody"
-    return by.user or by.token or {"python": "the app", "dashboard": "somebody"}.get(by.via, "somebody")
 
 
 def paused_words(at: int | None, by: By | None, now: int) -> str:

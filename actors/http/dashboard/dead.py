@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.deeds import OF_DEAD
 from tocsin.actors.http.dashboard.letters import REASONS
 from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Act, Done, Page, Question
 from tocsin.actors.http.dashboard.redrives import arguments_of, filters_of, words_of
-from tocsin.actors.http.dashboard.undo import Undoable, undo_path, undoable_dead
+from tocsin.actors.http.dashboard.undo import Undoable, undo_path, undoable
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model.audit_records import DeadGroup
 from tocsin.actors.scheduler.model.records import Redrive
@@ -52,7 +53,7 @@ async def show(asked: Asked) -> Dead:
         groups=found.groups,
         more=found.truncated,
         redrives=await _running(asked),
-        undoable=await undoable_dead(asked),
+        undoable=await undoable(asked, OF_DEAD),
         may_retry=await asked.may("dead_retry_all"),
         may_cancel=await asked.may("dead_cancel_all"),
     )

@@ -55,6 +55,8 @@ class Frame:
     paused: bool = False
     moved_to: str = ""
     moving_to: str = ""
+    known: bool = True
+    """False if there is nothing in the instance."""
     who: str = ""
     may_leave: bool = False
     mark: str = ""
@@ -83,7 +85,8 @@ async def around(asked: Asked, page: str, title: str, mark: str, names: Collecti
             for one in ENTRIES
             if one.name in names
         ],
-        health=status.health if status is not None else "",
+        health=status.health if status is not None and (status.known or status.health != "green") else "",
+        known=status is None or status.known,
         paused=status is not None and status.paused,
         moved_to=(status.moved_to or "") if status is not None else "",
         moving_to=(status.moving_to or "") if status is not None else "",

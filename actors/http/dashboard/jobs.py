@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.deeds import OF_JOBS
+from tocsin.actors.http.dashboard.job_bulk import FILTERS as BULK
 from tocsin.actors.http.dashboard.page import Elsewhere, Page
+from tocsin.actors.http.dashboard.undo import Undoable, undoable
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.client.reads import STATES
 from tocsin.actors.scheduler.model.records import Page as JobPage
@@ -31,12 +34,20 @@ class Jobs:
     first: str
     next: str
     wrong: str = ""
+    may_cancel: bool = False
+    undoable: Sequence[Undoable] = ()
     orders: Sequence[tuple[str, str]] = ORDERS
     states: Sequence[str] = LIVE
 
     @property
     def filtered(self) -> bool:
         return any(self.given.values())
+
+    @property
+    def bulk(self) -> Mapping[str, str] | None:
+        """The filters as a bulk cancel takes them; None where there are none, or it knows one of them not."""
+        given = {name: value for name, value in self.given.items() if value}
+        return given if given and given.keys() <= set(BULK) else None
 
     @property
     def shown(self) -> str:
@@ -58,7 +69,10 @@ async def show(asked: Asked) -> Jobs | Elsewhere:
     except InvalidInputError as error:
         return Jobs(given, order, (), first, "", error.message)
     following = asked.url("/jobs", order=query.text("order"), **filters, cursor=page.cursor) if page.truncated else ""
-    return Jobs(given, order, page.records, first, following)
+    may_cancel = await asked.may("cancel_all")
+    return Jobs(
+        given, order, page.records, first, following, may_cancel=may_cancel, undoable=await undoable(asked, OF_JOBS)
+    )  # fmt: skip
 
 
 async def _found(asked: Asked, id: str) -> str:

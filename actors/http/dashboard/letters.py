@@ -8,8 +8,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.deeds import OF_DEAD
 from tocsin.actors.http.dashboard.page import Act, Done, Page, Question
-from tocsin.actors.http.dashboard.undo import Undoable, undo_path, undoable_dead
+from tocsin.actors.http.dashboard.undo import Undoable, undo_path, undoable
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.errors import InvalidInputError
@@ -80,7 +81,7 @@ async def show(asked: Asked) -> Letters:
         query.text("cursor") is not None,
         await asked.may("dead_retry"),
         await asked.may("dead_cancel"),
-        await undoable_dead(asked),
+        await undoable(asked, OF_DEAD),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tocsin.actors.http.dashboard import charts
@@ -14,6 +14,20 @@ from tocsin.errors import InvalidInputError
 
 SHOWN: Final = 8
 """Pools, and jobs of a list."""
+EXPLAINED: Final = 3
+"""Jobs of the list that are asked why they wait."""
+HELP: Final[Mapping[str, tuple[str, str, str, Mapping[str, str]]]] = {
+    "DEAD_LETTERS": ("Dead letters", "/dead", "dead_groups", {}),
+    "DEAD_GROWING": ("Dead letters", "/dead", "dead_groups", {}),
+    "JOBS_DYING": ("Dead letters", "/dead", "dead_groups", {}),
+    "QUEUE_LATE": ("Queues", "/queues", "queues", {}),
+    "ATTEMPTS_LOST": ("Workers", "/workers", "workers", {}),
+    "JOBS_LATE": ("Jobs that are due", "/jobs", "list", {"state": "waiting"}),
+    "JOBS_STUCK": ("Jobs that are due", "/jobs", "list", {"state": "waiting"}),
+    "SUSPECTS_WAITING": ("Jobs that are due", "/jobs", "list", {"state": "waiting"}),
+    "LEASES_OVER": ("Jobs that run", "/jobs", "list", {"state": "running"}),
+}
+"""The page that helps with a reason of health: its words, its path, what it takes, and its filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,8 @@ class Soon:
 
     records: Sequence[Record] = ()
     why: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why the first of each queue and pool does not start, by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +50,14 @@ class Overview:
     due: Soon
     next: Soon
     charts: charts.Charts | None
+    help: Mapping[str, tuple[str, str]]
+    """The words and the address of the page that helps, by the code of a reason."""
 
     @property
     def verdict(self) -> str:
         """The colour of the verdict: an instance that is paused is as somebody wants it, and yet not at work."""
+        if not self.status.known and self.status.health == "green":
+            return "none"
         return "amber" if self.status.paused and self.status.health == "green" else self.status.health
 
     @property
@@ -61,10 +81,31 @@ async def show(asked: Asked) -> Overview:
         status,
         pools[:SHOWN],
         max(0, len(pools) - SHOWN),
-        await _first(asked, "waiting"),
+        await _explained(asked, await _first(asked, "waiting")),
         await _first(asked, "pending"),
         charts.of(await asked.port.reads.activity(charts.MINUTES)) if await asked.may("activity") else None,
+        await _help(asked, status),
     )
+
+
+async def _help(asked: Asked, status: Status) -> Mapping[str, tuple[str, str]]:
+    """Return the pages that help with what is wrong, as far as the caller may see them."""
+    found = {}
+    for code in {one.code for one in status.reasons} & HELP.keys():
+        words, path, action, filters = HELP[code]
+        if await asked.may(action):
+            found[code] = words, asked.url(path, **filters)
+    return found
+
+
+async def _explained(asked: Asked, soon: Soon) -> Soon:
+    """Add why jobs wait: of the first of each queue and pool, as the others stand behind it."""
+    reasons: dict[str, str] = {}
+    lines = {(one.queue, one.pool): one.id for one in reversed(soon.records)}
+    for id in list(reversed(lines.values()))[:EXPLAINED]:
+        if await asked.may("why", id) and (found := await asked.port.reads.why(id)):
+            reasons[id] = found[0].message
+    return replace(soon, reasons=reasons)
 
 
 async def _first(asked: Asked, state: str) -> Soon:

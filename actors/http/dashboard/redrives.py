@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.deeds import chosen
 from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
 from tocsin.actors.http.dashboard.words import amount
@@ -15,7 +16,6 @@ from tocsin.errors import InvalidInputError, NotFoundError
 
 RATE: Final = 50
 FILTERS: Final = ("path", "reason", "pool")
-WORDS: Final[Mapping[str, str]] = {"path": "of {}", "reason": "with the reason {}", "pool": "in the pool {}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,7 @@ def filters_of(asked: Asked) -> Mapping[str, str]:
 
 def words_of(filters: Mapping[str, str]) -> str:
     """Return in words which dead letters fit."""
-    said = [WORDS[name].format(value) for name, value in filters.items()]
-    return " ".join(said) if said else "of this instance"
+    return chosen(filters) or "of this instance"
 
 
 def arguments_of(filters: Mapping[str, str]) -> dict[str, Any]:

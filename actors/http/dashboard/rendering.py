@@ -26,9 +26,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(
-        {name: getattr(words, name) for name in ("iso", "exact", "relative", "span", "count", "amount", "size", "pace_s")}
-    )
+    named = ("iso", "exact", "relative", "span", "count", "amount", "size", "pace_s")
+    made.filters.update({name: getattr(words, name) for name in named})
     return made
 
 

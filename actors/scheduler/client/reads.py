@@ -138,7 +138,12 @@ class LocalReads:
             moving_to=moving_to(counts.summary.instance),
             reasons=reasons,
             clock=await clock_reads.of(here.view(), facts),
+            known=counts.backlog + counts.in_flight + counts.dead > 0 or await self._is_known(),
         )
+
+    async def _is_known(self) -> bool:
+        """Return whether there is anything in this instance, as the list of instances has it."""
+        return await instance_counts(self._instance.host.provider, self._instance.name) is not None
 
     async def clock(self, wait_s: float | None) -> ClockState | None:
         """Return how the test clock stands, once no advance goes on or after so long."""

@@ -235,6 +235,8 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """The place where the instance is now: nothing of it changes here any more."""
     moving_to: str | None = None
     """The place that it is about to move to: it takes no new work."""
+    known: bool = True
+    """False if there is nothing in this instance: it was never used, or was removed. Reading makes none."""
 
 
 class Instance(Value, frozen=True, rename="camel"):

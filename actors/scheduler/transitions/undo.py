@@ -25,7 +25,7 @@ from tocsin.actors.scheduler.model.acts import (
     trash_prefix,
 )
 from tocsin.actors.scheduler.model.asked_by import AskedBy
-from tocsin.actors.scheduler.model.audit import AuditRow
+from tocsin.actors.scheduler.model.audit import AuditRow, audit_key
 from tocsin.actors.scheduler.model.crockford import ms_of
 from tocsin.actors.scheduler.model.rows import JobRow, at_key, dead_key, job_key
 from tocsin.actors.scheduler.model.schedule_rows import SlotRow, slot_key
@@ -69,14 +69,14 @@ async def start(turn: Turn, undo_id: str, action_id: str, by: AskedBy) -> Undoin
         return ConflictError(_why_not(action_id, row, noted))
     if row.rings_at:
         turn.state.drop_timer(row.rings_at, UNDO, action_id)
-    if row.action == "dead_retry_all":
-        await redrive.stop(turn, action_id)
+    stopped = row.action == "dead_retry_all" and await redrive.stop(turn, action_id)
     acts.put_act(turn, action_id, replace(row, rings_at=0, undone_by=undo_id))
     audit.put(turn, action_id, replace(noted, undone_by=undo_id, undo_until=0))
     undo = ActRow("undo", turn.now + ALONE_MS, undoes=action_id, skipped=row.skipped)
     acts.put_act(turn, undo_id, undo)
     matched = row.kept + sum(row.skipped.values())
-    entry = AuditRow(ms_of(undo_id), "undo", by, action_id, matched=matched, changed=0, undoes=action_id)
+    said: dict[str, str | int | bool] = {"stopped": True} if stopped else {}
+    entry = AuditRow(ms_of(undo_id), "undo", by, action_id, said, matched=matched, changed=0, undoes=action_id)
     audit.put(turn, undo_id, entry)
     return Undoing(action_id, matched, 0, row.skipped, running=True)
 
@@ -85,7 +85,7 @@ def _why_not(action_id: str, row: ActRow | None, noted: AuditRow) -> str:
     if row is not None and row.undoes:
         return f"undo {action_id!r} still goes on: wait until it has ended"
     if noted.undo_until:
-        return f"action {action_id!r} can be undone no more: its ten minutes are over"
+        return f"action {action_id!r} can be undone no more: its ten minutes are over, or nothing could be put back"
     return (
         f"action {action_id!r} ({noted.action}) cannot be undone: bulk actions can that changed at most {KEPT_MOST:,} "
         f"jobs of {KEPT_BYTES >> 20} MiB together, and changes of pools"
@@ -131,8 +131,21 @@ async def page(turn: Turn, undo_id: str) -> Undoing | None:
     storage.delete(act_key(undoes))
     until = turn.now + UNDO_MS if now.done and not now.full else 0
     acts.put_act(turn, undo_id, replace(now, undoes="", rings_at=until or turn.now))
-    audit.put(turn, undo_id, replace(noted, changed=now.done, undo_until=until))
+    if now.done:
+        audit.put(turn, undo_id, replace(noted, changed=now.done, undo_until=until))
+    else:
+        await _forget_in_vain(turn, undo_id, noted)
     return Undoing(undoes, noted.matched or 0, now.done, now.skipped, False, until)
+
+
+async def _forget_in_vain(turn: Turn, undo_id: str, noted: AuditRow) -> None:
+    """Take an undo that put nothing back out of the log again, unless it stopped a bulk retry. The action is not
+    undone, and cannot be any more."""
+    action = await acts.read_noted(turn, noted.undoes)
+    if action is not None:
+        audit.put(turn, noted.undoes, replace(action, undone_by="", undo_until=turn.now))
+    if not noted.said.get("stopped"):
+        turn.state.storage.delete(audit_key(undo_id))
 
 
 async def go_on(turn: Turn, due: Sequence[tuple[int, str]]) -> None:

@@ -54,7 +54,7 @@ def _print(instance: str, answer: Mapping[str, Any]) -> None:
     lanes = answer.get("lanes") or {}
     late = answer.get("oldestDueMs")
     key_values(
-        ("instance", instance),
+        ("instance", instance if answer.get("known", True) else f"{instance}: there is nothing in it (yet)"),
         ("health", health_of(answer)),
         ("paused", "yes: none of its jobs start" if answer.get("paused") else None),
         ("clock", _clock(answer.get("clock"))),

@@ -281,3 +281,36 @@ async def test_an_action_that_is_undone_while_it_goes_on_changes_nothing_more(si
     assert (await sim.jobs.undo(act.id)).restored == 2
     assert await sim.host.runtime.call(me, events.CancelMany(found[2:], act)) == (0, 0)
     assert (await sim.jobs.status()).backlog == 4
+
+
+@on_simulated_host()
+async def test_an_undo_that_puts_nothing_back_is_not_in_the_log_and_nothing_counts_as_undone(
+    sim: SimulatedHost,
+) -> None:
+    await sim.jobs.run_after("1h", "work:run", id="taken")
+    gone = await sim.jobs.cancel_all(all=True)
+    await sim.jobs.run_after("3h", "other:run", id="taken")
+    assert gone.action_id is not None
+    undone = await sim.jobs.undo(gone.action_id)
+    assert (undone.restored, undone.skipped, undone.undo_until) == (0, {"id_taken": 1}, None)
+    (entry,) = (await sim.jobs.audit()).actions
+    assert (entry.id, entry.undone_by) == (gone.action_id, None)
+    with pytest.raises(ConflictError, match="or nothing could be put back"):
+        await sim.jobs.undo(gone.action_id)
+    await sim.sleep(1)
+    assert await left_over(sim) == []
+
+
+@on_simulated_host()
+async def test_an_undo_that_only_stops_a_bulk_retry_is_in_the_log(sim: SimulatedHost) -> None:
+    await bury(sim, "a", "b", "c")
+    sim.reply = lambda _: OK
+    begun = await sim.jobs.dead_retry_all(all=True, rate_per_second=1)
+    await sim.sleep(0.5)  # one is retried, and has started
+    undone = await sim.jobs.undo(begun.redrive_id)
+    assert (undone.matched, undone.restored, undone.skipped) == (1, 0, {"started": 1})
+    redrive = await sim.jobs.redrive(begun.redrive_id)
+    assert redrive is not None and redrive.stopped
+    undo, retry = (await sim.jobs.audit()).actions
+    assert (undo.action, undo.changed, undo.given) == ("undo", 0, {"stopped": True})
+    assert (retry.id, retry.undone_by) == (begun.redrive_id, None)

@@ -103,6 +103,47 @@ async def test_why_history_and_error_of_a_dead_job_are_shown(browser: Browser) -
         assert "/ui/jobs/d/cancel" not in links_of(page)
 
 
+@pytest.mark.parametrize(
+    ("retry", "words"),
+    [
+        ({"maxAttempts": 2}, "2 retries, after 30s and then twice as long each time, at most 1h"),
+        ({"maxRetries": 1, "backoff": "linear", "baseMs": 1000}, "1 retry, after 1s and then as much longer each"),
+        ({"maxAttempts": 0}, "never"),
+        (None, "5 retries, after 30s and then twice as long each time, at most 1h"),
+    ],
+)
+async def test_the_retries_of_a_job_are_told_by_whichever_name_they_were_asked_for(
+    browser: Browser, retry: dict[str, object] | None, words: str
+) -> None:
+    await schedule(browser, **{"id": "r", "retry": retry} if retry is not None else {"id": "r"})
+
+    assert f"<dt>Retries</dt><dd>{words}" in (await browser.visit("/ui/jobs/r")).text
+
+
+async def test_what_is_oldest_says_where_it_waits_and_why(browser: Browser) -> None:
+    for n in range(3):
+        await schedule(browser, id=f"v{n}", queue="video", pool="gpu", scheduledFor=1_700_000_000_000 + n)
+
+    page = await browser.visit("/ui")
+
+    assert page.text.count("no claim waits for queue video on this host") == 2, "of the first, and in its title"
+    assert page.text.count(">queue video</a>") == 3
+    assert page.text.count(">pool gpu</a>") == 3
+
+
+async def test_a_slip_in_the_name_of_an_instance_is_seen(browser: Browser) -> None:
+    await schedule(browser, id="there")
+
+    slip, there = await browser.visit("/i/nosuch/ui"), await browser.visit("/ui")
+
+    assert "There is nothing in this instance yet" in slip.text
+    assert "Healthy" not in slip.text
+    assert "Healthy" in there.text
+    assert (await browser.client.get("/i/nosuch/status")).json()["known"] is False
+    assert "known" not in (await browser.client.get("/status")).json()
+    assert len((await browser.client.get("/instances")).json()["instances"]) == 1, "a look makes none"
+
+
 async def test_a_chain_is_shown_as_it_is_linked(browser: Browser) -> None:
     await schedule(browser, id="first", then=[{"functionPath": "second", "then": [{"functionPath": "third"}]}])
     page = await browser.visit("/ui/jobs/first")
@@ -204,6 +245,33 @@ async def test_a_job_is_cancelled_after_a_question_and_the_next_page_says_so_onc
     again = await browser.send("/ui/jobs/j/cancel", question, once="")  # as from another process
     assert again.status_code == 303
     assert "nothing was cancelled" in said_on(await browser.visit("/ui/jobs"))
+
+
+async def test_all_jobs_of_a_filter_are_cancelled_after_a_dry_run_and_that_is_undone(browser: Browser) -> None:
+    for n in range(3):
+        await schedule(browser, id=f"r{n}", labels=["red"], functionPath=f"p:{n % 2}")
+    await schedule(browser, id="blue", labels=["blue"])
+    offered = "/ui/cancel-jobs?label=red"
+    assert offered in links_of(await browser.visit("/ui/jobs?label=red"))
+    for narrower in ("", "?label=red&state=pending", "?queue=q", "?label=none"):
+        assert "cancel-jobs" not in (await browser.visit(f"/ui/jobs{narrower}")).text
+    assert (await browser.visit("/ui/cancel-jobs")).status_code == 400, "all of an instance is not a filter"
+
+    question = await browser.visit(offered)
+    assert "A dry run matches 3 jobs" in question.text
+    assert len((await browser.client.get("/list")).json()["records"]) == 4
+    done = await browser.visit((await browser.send(offered, question)).headers["location"])
+
+    assert said_on(done) == "3 jobs with the label red cancelled."
+    assert [one["id"] for one in (await browser.client.get("/list")).json()["records"]] == ["blue"]
+    undo = next(one for one in links_of(done) if "/undo/" in one)
+    later = await browser.visit("/ui/jobs")
+    assert "somebody cancelled 3 jobs with the label red" in later.text
+    assert "/undo/" not in (await browser.visit("/ui/dead")).text, "these are no dead letters"
+    undone = await browser.visit((await browser.send(undo)).headers["location"])
+    assert said_on(undone) == "Undone: 3 of 3 put back."
+    assert "undid somebody&#39;s cancel of 3 jobs with the label red" in (await browser.visit("/ui/jobs")).text
+    assert len((await browser.client.get("/list")).json()["records"]) == 4
 
 
 async def test_a_job_is_moved_and_what_is_typed_wrong_is_asked_again(browser: Browser) -> None:

@@ -188,6 +188,8 @@ async def test_a_group_is_cancelled_and_that_is_undone_and_the_undo_undone(site:
 
     assert said_on(undone) == "Undone: 2 of 2 put back."
     assert await site.ask("GET", "/dead") == before
+    told = unescape((await site.admin.visit("/ui/dead")).text)
+    assert re.search("root undid root's cancel of 2 dead letters of answer:500, <time.*>; 2 put back", told)
     assert (await site.admin.visit(undo)).status_code == 404, "it was undone already"
     again = re.search(r'<div class="said" .*?href="([^"]*/undo/[^"]*)"', undone.text, re.DOTALL)
     assert again is not None

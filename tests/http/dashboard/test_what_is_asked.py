@@ -89,6 +89,7 @@ def address(place: Place, number: int) -> str:
     dead = first == "jobs" and last.rpartition("/")[2] in ("retry", "cancel-dead")
     name = f"{'dead' if dead else names.get(first, 'none')}{number}"
     marked = f"?id=dead{number}&id=other" if place.path in ("/dead/retry", "/dead/cancel") else ""
+    marked += f"?pool=pool{number}" if place.path == "/cancel-jobs" else ""
     return f"/ui{place.path}".replace("{id}", name).replace("{name}", name) + marked
 
 

@@ -152,7 +152,8 @@ async def test_a_pool_that_nobody_names_is_forgotten(site: Site) -> None:
 # ---- Who may -------------------------------------------------------------------------------------
 
 ACTS = (
-    "/dead/retry", "/dead/cancel", "/dead/retry-all", "/dead/cancel-all", "/undo/x", "/schedules/s/pause",
+    "/dead/retry", "/dead/cancel", "/dead/retry-all", "/dead/cancel-all", "/cancel-jobs", "/undo/x",
+    "/schedules/s/pause",
     "/schedules/s/resume", "/schedules/s/trigger", "/schedules/s/delete", "/pools/p/pause",
     "/pools/p/resume", "/pools/p/cap", "/pools/p/forget",
 )  # fmt: skip
