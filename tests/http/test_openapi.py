@@ -196,6 +196,9 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
         await http_client.schedule(**job)
     elif name in ("clock", "advance_clock", "freeze_clock"):
         await http_client.client.put("/clock", json=EXAMPLES["set_clock"].request)
+    elif name == "changes":  # of an instance that was used
+        await http_client.schedule(id="before", delayMs=3_600_000)
+        await http_client.post("/cancel-all", {"all": True})
     elif name == "seal" or name == "transfer_state":
         await http_client.schedule(**job)
     elif name == "unseal":
