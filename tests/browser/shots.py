@@ -26,6 +26,8 @@ PAGES: Final[Mapping[str, str]] = {
     "overview-empty": "/i/nobody/ui",
     "overview-paused": "/i/tenant-a/ui",
     "jobs": "/ui/jobs",
+    "jobs-of-a-pool": "/ui/jobs?pool=imports",
+    "cancel-jobs": "/ui/cancel-jobs?pool=imports",
     "jobs-empty": "/i/nobody/ui/jobs",
     "job": f"/ui/jobs/{LONG_ID}",
     "job-dead": "/ui/jobs/capture-0001",
