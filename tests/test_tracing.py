@@ -16,7 +16,20 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.actors.sharing.town import Town
 from tests.dispatch.worker.claim_sources import until
 from tests.spans import Spans, context_of, id_of, parent_of, said, trace_of
-from tocsin import ActorHost, Client, Job, Outbox, Received, Receiver, Retry, RetryLater, Scheduler, SyncClient, Worker
+from tocsin import (
+    ActorHost,
+    Client,
+    Job,
+    Outbox,
+    Received,
+    Receiver,
+    Retry,
+    RetryLater,
+    Scheduled,
+    Scheduler,
+    SyncClient,
+    Worker,
+)
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import SettingsError
@@ -245,13 +258,20 @@ async def test_a_client_s_span_is_the_one_that_a_job_comes_from() -> None:
     async with world() as w:
         app = httpx.ASGITransport(w.host.asgi(insecure=True))
         async with Client("http://localhost", transport=app, tracing=spans.provider) as client:
+            jobs = client.scheduler("shop")
             with spans.tracer.start_as_current_span("request"):
-                await client.scheduler("shop").run_after(0, "mail:send")
-                await client.scheduler("shop").submit_many([Job(path="mail:send", after=0)])
-        await until(lambda: len(w.spans.named("attempt mail:send")) == 2)
+                ids = [await jobs.run_after(0, "mail:send"), await jobs.run_at(100_000_000_000, "mail:send")]
+                [scheduled] = await jobs.submit_many([Job(path="mail:send", after=0)])
+                assert isinstance(scheduled, Scheduled)
+                ids.append(scheduled.id)
+                async with jobs.deferred() as later:
+                    ids.append(later.run_after(0, "mail:send"))
+                ids.append(await jobs.run_after(0, "mail:send", id="own"))
+        await until(lambda: len(w.spans.named("attempt mail:send")) == 5)
 
     made = spans.named("schedule mail:send")
-    assert [spans.lineage(one) for one in made] == [["request", "schedule mail:send"]] * 2
+    assert [spans.lineage(one) for one in made] == [["request", "schedule mail:send"]] * 5
+    assert [said(one)["tocsin.job.id"] for one in made] == ids == [said(one)["messaging.message.id"] for one in made]
     sent = w.spans.named("attempt mail:send")
     assert {f"{one.parent.span_id:016x}" for one in sent if one.parent} == {id_of(one) for one in made}
     assert w.spans.named("schedule mail:send") == []
@@ -262,15 +282,17 @@ def test_a_blocking_client_goes_on_with_the_trace_of_the_thread_that_calls_it() 
 
     def answer(request: httpx.Request) -> httpx.Response:
         bodies.append(msgspec.json.decode(request.content))
-        return httpx.Response(200, json={"id": "a", "scheduledFor": 4_000_000_000_000, "created": True})
+        id = bodies[-1].get("id", "the server's own")
+        return httpx.Response(200, json={"id": id, "scheduledFor": 4_000_000_000_000, "created": True})
 
     with (
         SyncClient("http://localhost", transport=httpx.MockTransport(answer), tracing=spans.provider) as client,
         spans.tracer.start_as_current_span("view"),
     ):
-        client.scheduler("shop").run_after("1h", "mail:send")
+        id = client.scheduler("shop").run_after("1h", "mail:send")
 
     made = spans.one("schedule mail:send")
+    assert said(made)["tocsin.job.id"] == id
     assert spans.lineage(made) == ["view", "schedule mail:send"]
     assert bodies[0]["traceparent"] == parent_of(made)
 
@@ -286,7 +308,7 @@ async def test_an_outbox_row_keeps_the_trace_of_the_transaction_that_wrote_it() 
         await until(lambda: len(w.got) == 1)
 
     made = spans.one("schedule mail:send")
-    assert spans.lineage(made) == ["order", "schedule mail:send"]
+    assert spans.lineage(made) == ["order", "schedule mail:send"] and said(made)["tocsin.job.id"] == entry.id
     [sent] = w.spans.named("attempt mail:send")
     assert sent.parent is not None and f"{sent.parent.span_id:016x}" == id_of(made)
 

@@ -39,8 +39,8 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
         said["delayMs"] = max(due.delay_ms - (0 if now is None else max(now - job.enqueued_at, 0)), 0)
     else:
         said["scheduledFor"] = due
-    if new.chosen or now is not None:  # of several jobs, callers may know the ids already
-        said["id"] = job.id
+    if new.chosen or now is not None or job.trace is not None:
+        said["id"] = job.id  # of several jobs callers may know the ids already, and its span names the id of a job
     if new.on_conflict != "error":
         said["onConflict"] = new.on_conflict
     if job.trace is not None:

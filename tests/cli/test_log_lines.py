@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,25 @@ def test_the_format_comes_from_a_file_too_and_a_wrong_one_is_named(tmp_path: Pat
     refused = tocsin("run", "--once", "--store", "memory:", cwd=tmp_path)
 
     assert refused.returncode == 2 and "must be text or json, not 'xml'" in refused.stderr
+
+
+def test_why_a_command_fails_is_an_error_in_the_log(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        in_use = tocsin("serve", "--log-format", "json", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
+    wrong = {command: tocsin(*command.split(), cwd=tmp_path, **env) for command, env in WRONG.items()}
+
+    assert in_use.returncode == 5 and all(one.returncode == 2 for one in wrong.values())
+    said = {}
+    for name, one in {"in use": in_use, **wrong}.items():
+        [line] = [json.loads(line) for line in one.stderr.splitlines()]
+        said[name] = line["message"]
+        assert line["level"] == "error" and line["logger"] == "tocsin"
+    assert not [one for one in said.values() if one.startswith("Error")]
+    assert "is in use" in said["in use"] and "TOCSIN_TOKENS" in said["serve"] and "TOCSIN_LANES" in said["run --once"]
+
+
+WRONG = {
+    "serve": {"TOCSIN_LOG_FORMAT": "json", "TOCSIN_TOKENS": "bad"},
+    "run --once": {"TOCSIN_LOG_FORMAT": "json", "TOCSIN_LANES": "many"},
+}
+"""Commands with settings that are wrong."""

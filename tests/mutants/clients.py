@@ -62,9 +62,16 @@ CLIENTS = (
     Mutant(
         "client: ids of a block are not those of its jobs",
         "actors/client/bodies.py",
-        "if new.chosen or now is not None:",
-        "if new.chosen:",
+        "if new.chosen or now is not None or",
+        "if new.chosen or",
         tests=(D + "test_a_block_submits_its_jobs_together_or_none",),
+    ),
+    Mutant(
+        "client: the span of a job names another id than the job has",
+        "actors/client/bodies.py",
+        " or job.trace is not None:",
+        ":",
+        tests=("tests/test_tracing.py::test_a_client_s_span_is_the_one_that_a_job_comes_from",),
     ),
     Mutant(
         "client: what follows a job is left out",

@@ -85,16 +85,37 @@ HEALTH = (
     Mutant(
         "health: letters that were retried are still counted",
         "actors/scheduler/inflight/deaths.py",
-        "        if min(count, kept) < limit:\n",
-        "        if count < limit:\n",
+        "or min(count, kept) < limit:",
+        "or count < limit:",
         tests=(F + "test_a_broken_receiver_is_red_while_jobs_die_and_green_again_once_they_are_delivered",),
     ),
     Mutant(
         "health: jobs that die are red although callbacks succeed again",
         "actors/scheduler/inflight/deaths.py",
-        "if failing is None or (count :=",
-        "if (count :=",
+        "        if failing is None:\n            return None\n",
+        "",
         tests=(F + "test_a_broken_receiver_is_red_while_jobs_die_and_green_again_once_they_are_delivered",),
+    ),
+    Mutant(
+        "health: jobs that were refused for good died of failing callbacks",
+        "actors/scheduler/inflight/callback_failures.py",
+        "SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED, Verdict.DEAD})",
+        "SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED})",
+        (
+            (
+                "actors/scheduler/inflight/callback_failures.py",
+                "FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN})",
+                "FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN, Verdict.DEAD})",
+            ),
+        ),
+        tests=(F + "test_a_receiver_that_refuses_jobs_for_good_works",),
+    ),
+    Mutant(
+        "health: an instance tells of the deaths of others",
+        HOST,
+        "self._dying(actor.name)",
+        "self._dying(None)",
+        tests=(F + "test_an_instance_tells_of_its_own_deaths_and_the_host_of_all",),
     ),
     Mutant(
         "health: one success in fifteen is well",

@@ -116,6 +116,7 @@ class SchedulerService:
             lambda: [actor_of(name) for name, one in self._inflight.items() if one.lanes.busy],
             lambda: self._found(failures.broken),
             lambda: self._inflight,
+            lambda name: self.deaths.dying(failures.broken, name),
             lambda name, kept, limit: self.deaths.growing(name, kept, limit),
             has_origin,
             health_limits or HealthLimits(),
@@ -197,12 +198,7 @@ class SchedulerService:
 
     def _found(self, failing: Cause | None) -> Sequence[Cause]:
         """Return what is wrong with the whole host, as its attempts and its hook tell."""
-        found = (
-            failing,
-            self.deaths.dying(failing),
-            self.health.lost(self.activities.losses_lately),
-            self.deaths.broken,
-        )
+        found = (failing, self.health.lost(self.activities.losses_lately), self.deaths.broken)
         return [each for each in found if each is not None]
 
     def inflight(self, name: str) -> Inflight:

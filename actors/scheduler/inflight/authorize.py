@@ -76,7 +76,10 @@ class Guard:
         if isinstance(error, asyncio.CancelledError):
             return CANCELLED
         if error is not None:
-            log.error("authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error)
+            log.error(
+                "authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error,
+                extra={"instance": instance, "id": claim.job.id},
+            )  # fmt: skip
             return unanswered(f"raised {type(error).__name__}")
         if allowed is False:
             return AttemptOutcome(Verdict.BLOCKED, "not sent: authorize_fire said no")

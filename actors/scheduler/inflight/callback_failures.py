@@ -27,8 +27,9 @@ LINES: Final = 10
 """In one window this many paths are logged, each once; the others are counted."""
 PATHS: Final = 1_000
 """For this many paths the host remembers when they were logged; those logged the longest time ago are forgotten."""
-SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED})
-FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN, Verdict.DEAD})
+SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED, Verdict.DEAD})
+"""A receiver that refuses a job for good has done its work."""
+FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN})
 """Other verdicts say nothing of the receiver's health: it was not called, or it asked to be called later."""
 
 FAULT: Final = "failed or had no answer in time"
@@ -83,8 +84,7 @@ class CallbackFailures:
             self.in_a_row += 1
             self.watching = True
             self._failed_lately.note()
-            if outcome.verdict is not Verdict.DEAD:  # the log has a line for each death
-                self._failed(job, path)
+            self._failed(job, path)
 
     def _failed(self, job: str, path: str) -> None:
         now, known = self._monotonic(), self._paths.get(path)

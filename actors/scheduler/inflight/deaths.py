@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -61,6 +62,17 @@ LATELY_S: Final = 600.0
 """For how long a death counts in health."""
 DYING: Final = 10
 """Health is red if this many jobs died lately by callbacks, while nearly all of these fail."""
+OF_FAILURES: Final = ("exhausted", "lost")
+"""Why jobs die of failing callbacks. A receiver that refuses a job for good works."""
+
+
+@dataclass(slots=True)
+class _Lately:
+    """The latest deaths of one instance."""
+
+    deaths: Recent
+    by_callbacks: Recent
+    last: DeadJob
 
 
 class Deaths:
@@ -87,9 +99,7 @@ class Deaths:
         """How many calls of the hook have failed in this process."""
         self.broken: Cause | None = None
         """Set while the last call of the hook failed."""
-        self._by_callbacks = Recent(clock.monotonic, LATELY_S)
-        self._lately: dict[str, Recent] = {}
-        self._last: dict[str, DeadJob] = {}
+        self._lately: dict[str, _Lately] = {}
 
     def note(self, dead: Sequence[DeadJob]) -> None:
         """Log these deaths, which are on disk, and let the hook be told. Returns at once."""
@@ -105,28 +115,38 @@ class Deaths:
     # ---- Health ----------------------------------------------------------------------------------
 
     def _count(self, one: DeadJob) -> None:
-        if one.instance not in self._lately:
-            for name in [name for name, deaths in self._lately.items() if not deaths.total]:
-                del self._lately[name], self._last[name]
-            self._lately[one.instance] = Recent(self._clock.monotonic, LATELY_S)
-        self._lately[one.instance].note()
-        self._last[one.instance] = one
-        if one.queue is None and one.reason in ("exhausted", "refused"):
-            self._by_callbacks.note()
+        if (lately := self._lately.get(one.instance)) is None:
+            for name in [name for name, each in self._lately.items() if not each.deaths.total]:
+                del self._lately[name]
+            deaths, by_callbacks = (Recent(self._clock.monotonic, LATELY_S) for _ in range(2))
+            lately = self._lately[one.instance] = _Lately(deaths, by_callbacks, one)
+        lately.deaths.note()
+        lately.last = one
+        if one.queue is None and one.reason in OF_FAILURES:
+            lately.by_callbacks.note()
 
-    def dying(self, failing: Cause | None) -> Cause | None:
-        """Say that jobs die while callbacks fail, which `failing` says."""
-        if failing is None or (count := self._by_callbacks.total) < DYING:
+    def dying(self, failing: Cause | None, instance: str | None = None) -> Cause | None:
+        """Say that jobs die while callbacks fail, which `failing` says: of this instance, or of all and of how many."""
+        if failing is None:
             return None
-        said = f"{count:,} jobs died of failing callbacks within 10 minutes: repair the receiver, then retry them"
-        return Cause(JOBS_DYING, said)
+        names = list(self._lately) if instance is None else [instance]
+        counts = [count for name in names if (count := self._died_of_callbacks(name))]
+        if sum(counts) < DYING:
+            return None
+        whose = f" of {len(counts):,} instances" if len(counts) > 1 else ""
+        said = f"{sum(counts):,} jobs{whose} died of failing callbacks within 10 minutes"
+        return Cause(JOBS_DYING, f"{said}: repair the receiver, then retry them")
+
+    def _died_of_callbacks(self, instance: str) -> int:
+        return 0 if (lately := self._lately.get(instance)) is None else lately.by_callbacks.total
 
     def growing(self, instance: str, kept: int, limit: int) -> Cause | None:
         """Say that many jobs of this instance died lately and are still kept: `kept` is how many dead ones it has."""
-        count = 0 if (deaths := self._lately.get(instance)) is None else deaths.total
-        if min(count, kept) < limit:
+        lately = self._lately.get(instance)
+        count = 0 if lately is None else lately.deaths.total
+        if lately is None or min(count, kept) < limit:
             return None
-        last = self._last[instance]
+        last = lately.last
         error = "" if last.error is None else f": {last.error}"
         said = f"{count:,} jobs died within 10 minutes, the last one {last.id} ({last.target}, {last.reason}{error})"
         return Cause(DEAD_GROWING, f"{said}; see `tocsin dead ls`, and retry them when the cause is gone")
@@ -171,7 +191,10 @@ class Deaths:
         why = f"took longer than {PATIENCE_S:.0f} s" if isinstance(error, TimeoutError) else type(error).__name__
         since = self._clock.now_ms() if self.broken is None else self.broken.since
         self.broken = Cause(HOOK_FAILING, f"on_dead failed for {one.instance}/{one.id}: {why}", since)
-        log.error("on_dead failed for %s/%s (%d failures so far)", one.instance, one.id, self.failures, exc_info=error)
+        log.error(
+            "on_dead failed for %s/%s (%d failures so far)", one.instance, one.id, self.failures, exc_info=error,
+            extra={"instance": one.instance, "id": one.id},
+        )  # fmt: skip
 
     # ---- The log ---------------------------------------------------------------------------------
 
@@ -206,7 +229,10 @@ class Deaths:
         if more:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in more.most_common())
             jobs = "1 more job" if more.total() == 1 else f"{more.total():,} more jobs"
-            log.warning("%s of %s died within %.0f s: %s", jobs, instance, WINDOW_S, reasons)
+            log.warning(
+                "%s of %s died within %.0f s: %s", jobs, instance, WINDOW_S, reasons,
+                extra={"instance": instance, "count": more.total(), "reasons": dict(more)},
+            )  # fmt: skip
 
 
 def dead_jobs(instance: str, parked: Sequence[tuple[JobRow, DeadRow]]) -> Sequence[DeadJob]:

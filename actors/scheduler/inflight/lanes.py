@@ -216,7 +216,10 @@ class Lanes:
             # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
             outcome = AttemptOutcome(Verdict.STOPPED, "the host was stopped while the attempt ran")
         except Exception as error:
-            log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
+            log.exception(
+                "an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id,
+                extra={"instance": self.instance, "id": claim.job.id},
+            )  # fmt: skip
             outcome = AttemptOutcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
         if outcome.verdict not in UNSENT:
             self._took.append((self.now() - began) * 1000)
@@ -252,7 +255,10 @@ class Lanes:
         self._settle_failures += 1
         least, most = SETTLE_RETRY_S
         delay = min(least * 2 ** min(self._settle_failures, 20), most)
-        log.warning("settlements of %s failed, again in %.2f s: %r", self.instance, delay, error)
+        log.warning(
+            "settlements of %s failed, again in %.2f s: %r", self.instance, delay, error,
+            extra={"instance": self.instance},
+        )  # fmt: skip
         asyncio.get_running_loop().call_later(delay, self._settle_again)
 
     def _settle_again(self) -> None:

@@ -67,7 +67,7 @@ class Ticks:
                 await self._call(instance, *covered)
             except Exception:
                 # The app's own code: whatever it raises is reported, and changes nothing here.
-                log.exception("on_tick of %s failed, again in %.0f s", instance, RETRY_S)
+                log.exception("on_tick of %s failed, again in %.0f s", instance, RETRY_S, extra={"instance": instance})
                 self.failing.update(task for task in [asyncio.current_task()] if task is not None)
                 await self._sleep(RETRY_S)
             else:

@@ -291,7 +291,10 @@ class WaitingClaims:
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or isinstance(error, (HostClosedError, NotFoundError)):
             self._undelivered.difference_update(tokens)
-            log.warning("jobs of %s whose worker went away stay leased until their leases end", self.instance)
+            log.warning(
+                "jobs of %s whose worker went away stay leased until their leases end", self.instance,
+                extra={"instance": self.instance},
+            )  # fmt: skip
         elif error is None:
             self._undelivered.difference_update(tokens)
             self.give_back(done.result())  # those that were too many for one turn

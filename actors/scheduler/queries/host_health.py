@@ -72,6 +72,7 @@ class HostHealth:
         busy: Callable[[], Iterable[ActorId]],
         found: Callable[[], Iterable[health.Cause]],
         here: Callable[[], Mapping[str, Here]],
+        dying: Callable[[str | None], health.Cause | None],
         growing: Callable[[str, int, int], health.Cause | None],
         has_origin: Callable[[], bool] | None,
         limits: HealthLimits,
@@ -80,7 +81,8 @@ class HostHealth:
         self._host, self._circuit, self._guard = host, circuit, guard
         self._last_origin, self._busy = last_origin, busy
         self._found, self._start_soon = found, start_soon
-        self._here, self._growing, self._has_origin, self.limits = here, growing, has_origin, limits
+        self._here, self._has_origin, self.limits = here, has_origin, limits
+        self._dying, self._growing = dying, growing
         self._looked_at = self._began = float("-inf")
         self._seen: Sequence[health.Cause] = ()
         self._health = health.Health(lambda: self._host().clock.now_ms())
@@ -95,6 +97,8 @@ class HostHealth:
         """Return what is wrong with the whole host, failing alarms of any actor included."""
         seen = self._seen if self._host().clock.monotonic() - self._looked_at < LASTS_S else ()
         causes = [*self._of_all(), *self._of_alarms()]
+        if (dying := self._dying(None)) is not None:
+            causes.append(dying)
         known = {one.code for one in causes}
         return self._health.reasons(HOST, [*causes, *(one for one in seen if one.code not in known)])
 
@@ -116,6 +120,8 @@ class HostHealth:
         """Return what is wrong as one scheduler sees it, the whole host included. `gone`: how many of its jobs and
         schedules cannot be read any more."""
         causes = list(self._of_all())
+        if (dying := self._dying(actor.name)) is not None:
+            causes.append(dying)
         known = {one.code for one in causes}
         causes += [one for one in self._of_standing(actor.name, summary) if one.code not in known]
         if (failed := self._host().alarms.failing.get(actor)) is not None:

@@ -15,7 +15,7 @@ class Failure(click.ClickException):
     """Ends the command with a message and its exit code."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        say(f"Error: {self.format_message()}")
+        say(self.format_message(), failed=True)
 
 
 class Refused(Failure):

@@ -21,8 +21,6 @@ ACCESS: Final = ("client", "method", "target", "http_version", "status")
 """The arguments of a line of uvicorn's access log."""
 QUIET: Final = ("aiosqlite", "asyncio", "hpack", "httpcore", "httpx", "websockets")
 """Libraries that log each of their steps: at the level of what matters here, and with headers and URLs."""
-SAID: Final = {"name": "tocsin", "levelno": logging.INFO, "levelname": "INFO"}
-"""Attributes of messages of the command itself, which are no records of a logger."""
 SPANS: Final = "opentelemetry.trace"
 
 
@@ -34,7 +32,14 @@ def configure(level: str, form: str) -> None:
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     if form == "json":
-        say_as(lambda words: lines.format(logging.makeLogRecord({**SAID, "msg": words})))
+        say_as(lambda words, failed: lines.format(_said(words, logging.ERROR if failed else logging.INFO)))
+
+
+def _said(words: str, level: int) -> logging.LogRecord:
+    """Return a message of the command itself, which no logger has made, as a record."""
+    return logging.makeLogRecord(
+        {"name": "tocsin", "levelno": level, "levelname": logging.getLevelName(level), "msg": words}
+    )
 
 
 class TextLines(logging.Formatter):

@@ -67,8 +67,8 @@ def run(
     end = None if until is None else _end(until)
     settings = None
     try:
+        configure(log_level, load(options, os.environ, needed=("log_format",)).log_format)
         settings = load(options, os.environ, needed=USED)
-        configure(log_level, settings.log_format)
         done = run_once(settings, end, max_seconds)
     except SettingsError as error:
         raise WrongSettings(in_options(str(error))) from None

@@ -73,8 +73,9 @@ def serve(context: click.Context, /, access_log: bool, log_level: str, **options
     root = context.find_root().command
     assert isinstance(root, click.Group), "serve is a command of it"
     try:
+        # First of all the log: what is wrong with other settings is a line of it.
+        configure(log_level, load(options, os.environ, needed=("log_format",)).log_format)
         settings = load(options, os.environ)
-        configure(log_level, settings.log_format)
         if access_log:
             logging.getLogger("uvicorn.access").setLevel(logging.INFO)
         for remark in remarks(os.environ, root):

@@ -11,25 +11,26 @@ from collections.abc import Callable
 from typing import IO, Final, TextIO
 
 
-def say(words: str) -> None:
+def say(words: str, *, failed: bool = False) -> None:
     """Print a message on stderr, wrapped on a terminal. Messages that nobody reads are
-    lost, which fails no command. Where stderr is a log for programs, the message is a line of it."""
+    lost, which fails no command. Where stderr is a log for programs, the message is a line of it, and an error there if
+    the command has `failed`."""
     try:
         if _log_lines:
-            write(sys.stderr, _log_lines[-1](words))
+            write(sys.stderr, _log_lines[-1](words, failed))
             return
-        text = lines_of(words)
+        text = lines_of(f"Error: {words}" if failed else words)
         write(sys.stderr, folded(text) if sys.stderr.isatty() else text)
     except OSError:
         mute(sys.stderr)
 
 
-def say_as(line_of: Callable[[str], str]) -> None:
-    """Write messages from here on as this makes lines of them."""
+def say_as(line_of: Callable[[str, bool], str]) -> None:
+    """Write messages from here on as this makes lines of them, and of whether they say that the command failed."""
     _log_lines[:] = [line_of]
 
 
-_log_lines: Final[list[Callable[[str], str]]] = []
+_log_lines: Final[list[Callable[[str, bool], str]]] = []
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -11,9 +11,12 @@ class CapturedLogs(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
+        self.instances: list[object] = []
+        """The field `instance` of each line; None if it has none."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(f"{record.levelname} {record.getMessage()}")
+        self.instances.append(vars(record).get("instance"))
 
     def of(self, words: str) -> list[str]:
         """The lines that hold these words."""

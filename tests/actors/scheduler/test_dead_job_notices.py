@@ -138,6 +138,7 @@ async def test_a_mass_death_fills_no_log_and_is_told_one_by_one(sim: SimulatedHo
     assert len(told) == 502 and len({(one.instance, one.id) for one in told}) == 502
     assert len(log.of("job t/")) == 11 and len(log.of("job t/later")) == 1 and len(log.of("job other/neighbour")) == 1
     assert log.of("more jobs") == ["WARNING 490 more jobs of t died within 10 s: 490 refused"]
+    assert set(log.instances) == {"t", "other"}, "each line is found by its instance"
 
 
 @dying

@@ -206,6 +206,51 @@ async def test_a_broken_receiver_is_red_while_jobs_die_and_green_again_once_they
     assert await seen(sim) == ("green", {})
 
 
+@on_simulated_host(lanes=16)
+async def test_an_instance_tells_of_its_own_deaths_and_the_host_of_all(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: BROKEN
+    for name, count in (("t", 30), ("many", 12), ("few", 3)):
+        await sim.host.scheduler(name).submit_many(jobs(count, retry=AT_ONCE))
+    await sim.host.scheduler("none").status()
+    await sim.sleep(6)
+
+    said = {}
+    for name in ("t", "many", "few", "none"):
+        status = await sim.host.scheduler(name).status()
+        said[name] = status.health, *[one.message for one in status.reasons if one.code == "JOBS_DYING"]
+    of_failures = "died of failing callbacks within 10 minutes: repair the receiver, then retry them"
+    assert said == {
+        "t": ("red", f"30 jobs {of_failures}"),
+        "many": ("red", f"12 jobs {of_failures}"),
+        "few": ("amber",),
+        "none": ("amber",),
+    }
+    (of_host,) = [one.message for one in sim.host.health() if one.code == "JOBS_DYING"]
+    assert of_host == f"45 jobs of 3 instances {of_failures}"
+
+    sim.reply = lambda one: OK
+    await sim.jobs.run_after(0, "work:run")
+    assert await seen(sim) == ("green", {}) and sim.host.health() == ()
+
+
+@on_simulated_host()
+async def test_a_receiver_that_refuses_jobs_for_good_works(sim: SimulatedHost) -> None:
+    for never in (Answer(410, {}, b""), Answer(422, {"tocsin-retry": "never"}, b"")):
+        sim.reply = lambda one, never=never: never  # type: ignore[misc]
+        await sim.jobs.submit_many(jobs(35))
+        assert await seen(sim) == ("green", {})
+    assert (await sim.jobs.status()).dead == 70
+
+    sim.reply = lambda one: BROKEN
+    await sim.jobs.submit_many(jobs(25, retry=Retry(max_retries=1, base_ms=3_600_000)))
+    health, found = await seen(sim)
+    assert health == "amber" and list(found) == ["CALLBACKS_FAILING"]
+
+    sim.reply = lambda one: Answer(410, {}, b"")
+    await sim.jobs.submit_many(jobs(1))
+    assert await seen(sim) == ("green", {})
+
+
 @on_simulated_host(health_limits={"deaths": 5})
 async def test_many_deaths_are_amber_for_ten_minutes_or_until_the_letters_are_gone(sim: SimulatedHost) -> None:
     for again in range(2):
