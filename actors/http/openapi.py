@@ -116,7 +116,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
     kinds: dict[str, type[msgspec.Struct]] = {}
     answers: dict[str, Schema] = {}
     paths: dict[str, dict[str, Any]] = {}
-    for place, path, method, scopes, about in _routes():
+    for place, path, method, scopes, about in routes():
         for kind in (about.request, None if about.streams == "answer" else about.answer, *about.also):
             if kind is not None:
                 kinds[kind.__name__] = kind
@@ -127,7 +127,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
         shared["securitySchemes"] = {
             BEARER: {"type": "http", "scheme": "bearer", "description": "The secret of a token of this server."}
         }
-    groups = dict.fromkeys(about.group for *_, about in _routes())
+    groups = dict.fromkeys(about.group for *_, about in routes())
     return {
         "openapi": "3.1.0",
         "info": {
@@ -143,7 +143,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
     }
 
 
-def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
+def routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
     """Return place, path, method and scopes of each route."""
     for place in PLACES:
         for one in OPERATIONS:

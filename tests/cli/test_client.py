@@ -165,6 +165,24 @@ def test_empty_lists_say_so_on_stderr(run: Run, canned: Canned) -> None:
     assert run("ls", "--json").output == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ls --label red", "no live jobs in default (with --label red)"),
+        ("ls --state running --path a:b --order id", "no live jobs in default (with --state running --path a:b)"),
+        ("dead ls --reason refused --since 1900000000000", "no dead jobs in default (with --reason refused --since {}"),
+        ("ls --all --cursor c1", "no live jobs in default (with --cursor c1)"),
+        ("audit --who bob", "no operator has changed anything in default (with --who bob)"),
+        ("audit --instance t", "no operator has changed anything in t"),
+        ("workers --cursor c1", "no workers in default (with --cursor c1)"),
+    ],
+)
+def test_an_empty_list_names_its_filter(run: Run, canned: Canned, words: str, said: str) -> None:
+    canned.answer({"records": [], "actions": [], "workers": [], "truncated": False})
+    result = run(*words.split())
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", said.replace("{}", f"{DUE})") + "\n")
+
+
 # ---- One job -------------------------------------------------------------------------------------
 
 

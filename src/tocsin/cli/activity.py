@@ -12,16 +12,18 @@ from tocsin.cli.output import Column, clock_time, print_rows, span
 from tocsin.cli.words import say
 
 MINUTES: Final = (
-    Column("MINUTE", 7),
-    Column("ACCEPTED", 8, right=True),
-    Column("STARTED", 8, right=True),
-    Column("DONE", 8, right=True),
+    Column("MINUTE", 6),
+    Column("ACCEPTED", 9, right=True),
+    Column("STARTED", 9, right=True),
+    Column("DONE", 9, right=True),
     Column("FAILED", 7, right=True),
-    Column("DIED", 6, right=True),
-    Column("BACKLOG", 8, right=True),
+    Column("DIED", 7, right=True),
+    Column("BACKLOG", 9, right=True),
     Column("LATE 95%", 8, right=True),
     Column("TOOK 95%", 8, right=True),
 )
+COUNTS: Final = (("accepted", 9), ("started", 9), ("done", 9), ("failed", 7), ("died", 7))
+"""Counts of a minute, and their widths."""
 
 
 @click.command()
@@ -44,13 +46,18 @@ def _print(instance: str, answer: Mapping[str, Any]) -> None:
         say(f"{instance} is watched for {span(answer['now'] - answer['since'])}: what it did before is not known")
 
 
+def _count(count: int, wide: int) -> str:
+    """Format a count in so many cells: a number that was cut would be another one."""
+    return exact if len(exact := f"{count:,}") <= wide else f"{count / 1_000_000:,.1f}M"
+
+
 def _line(one: Mapping[str, Any]) -> tuple[str, ...]:
-    counts = [f"{one.get(name, 0):,}" for name in ("accepted", "started", "done", "failed", "died")]
+    counts = [_count(one.get(name, 0), wide) for name, wide in COUNTS]
     backlog, late, took = (one.get(name) for name in ("backlog", "lateP95Ms", "tookP95Ms"))
     return (
         clock_time(one["at"]),
         *counts,
-        "" if backlog is None else f"{backlog:,}",
+        "" if backlog is None else _count(backlog, 9),
         "" if late is None else span(late),
         "" if took is None else span(took),
     )

@@ -14,12 +14,12 @@ from tocsin.cli.times import instant_of
 from tocsin.cli.words import printable
 
 ACTIONS: Final = (
-    Column("ID", 4),
-    Column("WHEN", 9),
-    Column("WHO", 20),
-    Column("ACTION", 16),
+    Column("ID", 26),
+    Column("WHEN", 12),
     Column("CHANGED", 7, right=True),
-    Column("WHAT"),
+    Column("ACTION", 32),
+    Column("WHO", below=True),
+    Column("WHAT", below=True),
 )
 
 
@@ -37,7 +37,8 @@ def audit(connection: Connection, /, since: str | None, **query: Any) -> None:
     The newest is first. Only what changed something is listed.
     """
     query["since"] = None if since is None else instant_of(since, "--since")
-    pages(connection, "/audit", print_actions, "no operator has changed anything", query, "actions")
+    empty = f"no operator has changed anything in {connection.instance}"
+    pages(connection, "/audit", print_actions, empty, query, "actions")
 
 
 def print_actions(found: Any, *, header: bool) -> None:
@@ -49,9 +50,9 @@ def _line(one: Mapping[str, Any], now: int) -> tuple[str, ...]:
     return (
         printable(one["id"]),
         relative(one["at"], now),
-        _who(one["by"]),
-        printable(one["action"]),
         f"{one['changed']:,}",
+        printable(one["action"]),
+        _who(one["by"]),
         _what(one),
     )
 

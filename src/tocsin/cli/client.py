@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from tocsin.cli.failure import Refused, Unreachable, WrongSettings, settings_checked
+from tocsin.cli.failure import NotNow, Refused, Unreachable, WrongSettings, settings_checked
 from tocsin.cli.flags import as_typed
 from tocsin.cli.names import NOT_TEXT, instance_in_path
 from tocsin.cli.output import emit
@@ -28,6 +28,7 @@ P = ParamSpec("P")
 DEFAULT_PORT: Final = 8321
 DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 TIMEOUT_S: Final = 30.0
+NOT_NOW: Final = 503
 NO_TOKEN: Final = "give a token with --token or TOCSIN_TOKEN"
 WRONG_TOKEN: Final = "check --token (TOCSIN_TOKEN): the server does not know the one that was given"
 MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it needs the path, like http://host/tocsin"
@@ -199,7 +200,7 @@ def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
     hint = (WRONG_TOKEN if with_token else NO_TOKEN) if code == "UNAUTHENTICATED" else HINTS.get(code)
     if hint:
         words += f"\n{hint}"
-    raise Refused(words)
+    raise (NotNow if response.status_code == NOT_NOW else Refused)(words)
 
 
 def local_url(config: str | None = None) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def dead() -> None:
 def dead_ls(connection: Connection, /, since: str | None, **query: Any) -> None:
     """List dead jobs, the newest last."""
     query["since"] = None if since is None else instant_of(since, "--since")
-    pages(connection, "/dead", print_dead, "no dead jobs", query)
+    pages(connection, "/dead", print_dead, f"no dead jobs in {connection.instance}", query)
 
 
 @dead.command("show")

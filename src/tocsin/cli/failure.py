@@ -24,6 +24,10 @@ class Refused(Failure):
     exit_code = 1
 
 
+class NotNow(Refused):
+    """The server cannot answer now: it starts, stops, or has no store."""
+
+
 class No(Refused):
     """A negative answer to a question; printed without `Error:`."""
 

@@ -3,48 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from time import monotonic, sleep
 from typing import Any, Final
 
 import click
 
 from tocsin.cli.client import TIMEOUT_S, Connection, client_command
+from tocsin.cli.failure import Failure, NotNow, Unreachable
 from tocsin.cli.output import emit, now_ms, put, relative
 from tocsin.cli.records import target
+from tocsin.cli.times import duration
 from tocsin.cli.words import printable, say
 
 WAIT_S: Final = 25
 """For how long one question waits at the server."""
+AGAIN_S: Final = 1.0
+"""How long it waits before it asks a server again that it has lost."""
 
 
 @click.command()
 @click.option("--since", metavar="SEQ", help="Go on behind this frame (its seq, from --json).")
 @click.option("--frames", type=click.IntRange(1), help="End after so many frames (default: at Ctrl-C).")
+@click.option("--patience", metavar="DURATION", default="5m", show_default=True, help="Wait so long for a lost server.")
 @client_command
-def changes(connection: Connection, /, since: str | None, frames: int | None) -> None:
+def changes(connection: Connection, /, since: str | None, frames: int | None, patience: str) -> None:
     """Print jobs as they change, after a snapshot of the first ones. With --json: frames, one a line.
 
-    Ends when the instance is removed. What it missed meanwhile is said as `resync`.
+    Ends when the instance is removed. A server that it loses is asked again
+    until it is back; what it missed meanwhile is said as `resync`. Whenever it
+    ends, it says with which --since it would go on.
     """
-    left = frames
-    for frame in _frames(connection.patient(TIMEOUT_S + WAIT_S), since):
-        if connection.as_json:
-            emit(frame)
+    shown = since
+    feed = _frames(connection.patient(TIMEOUT_S + WAIT_S), since, duration(patience, "--patience") / 1000)
+    try:
+        for count, frame in enumerate(feed, 1):
+            if connection.as_json:
+                emit(frame)
+            else:
+                _print(frame)
+            shown = frame["seq"]
+            if count == frames:
+                break
         else:
-            _print(frame)
-        if left is not None:
-            left -= 1
-            if left == 0:
-                return
-    say(f"{connection.instance} was removed")
+            shown = None
+            say(f"{connection.instance} was removed")
+    finally:
+        if shown is not None and not connection.as_json:
+            say(f"to go on from here: --since {printable(shown)}")
 
 
-def _frames(connection: Connection, since: str | None) -> Iterator[Mapping[str, Any]]:
+def _frames(connection: Connection, since: str | None, patience_s: float) -> Iterator[Mapping[str, Any]]:
+    """Give frames until the instance is removed. A server that has answered before may be away for so long."""
+    lost_at: float | None = None
+    was_there = False
     while True:
-        page = connection.get("/changes", since=since, waitMs=WAIT_S * 1000)
+        try:
+            page = connection.get("/changes", since=since, waitMs=WAIT_S * 1000 if lost_at is None else 0)
+        except (Unreachable, NotNow) as failure:
+            first = lost_at is None
+            lost_at = monotonic() if lost_at is None else lost_at
+            if not was_there or monotonic() - lost_at >= patience_s:
+                raise
+            if first:
+                say(f"the server was lost, and is asked again until it is back: {_why(failure)}")
+            sleep(AGAIN_S)
+            continue
+        if lost_at is not None:
+            say(f"the server is back after {monotonic() - lost_at:.0f} s")
+            lost_at = None
+        was_there = True
         yield from page["frames"]
         if page.get("ended"):
             return
         since = page["seq"]
+
+
+def _why(failure: Failure) -> str:
+    """Return what is wrong, without the advice for a server that was never there."""
+    return failure.format_message().partition(". Start one")[0].partition("\n")[0]
 
 
 def _print(frame: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@ one a page), and prints what it answered."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -19,6 +20,8 @@ STATES: Final = ("pending", "waiting", "running")
 ORDERS: Final = ("due", "id")
 CONFLICTS: Final = ("error", "keep", "replace")
 PAGE: Final = 1_000
+FLAGS: Final = {"functionPath": "path"}
+"""Filters that have another name for a server."""
 
 
 @click.command()
@@ -86,15 +89,17 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
 @client_command
 def ls(connection: Connection, /, **query: Any) -> None:
     """List live jobs, the next ones first. Dead ones: `tocsin dead ls`."""
-    pages(connection, "/list", print_jobs, "no live jobs", query)
+    pages(connection, "/list", print_jobs, f"no live jobs in {connection.instance}", query)
 
 
 def pages(
     connection: Connection, route: str, show: Any, empty: str, query: dict[str, Any], member: str = "records"
 ) -> None:
-    """Print one page, or all of them (`every`). A page may be short and not be the last: the server bounds its work."""
+    """Print one page, or all of them (`every`). A page may be short and not be the last: the server bounds its work.
+    `empty` is said if there is nothing, and by what it was asked for."""
     shown = 0
-    every, limit, cursor = query.pop("every"), query.pop("limit"), query.pop("cursor")
+    every, limit = query.pop("every"), query.pop("limit")
+    cursor = query_cursor = query.pop("cursor")
     while True:
         page = connection.get(route, cursor=cursor, limit=PAGE if every else limit - shown, **query)
         records = page[member]
@@ -110,7 +115,14 @@ def pages(
     if cursor is not None:
         say(f"there are more: --all, or --cursor {cursor}")
     elif not shown and not connection.as_json:
-        say(empty if member != "records" else f"{empty} in {connection.instance}")
+        say(empty + asked_for({**query, "cursor": query_cursor}))
+
+
+def asked_for(query: Mapping[str, Any]) -> str:
+    """Return the filters of a list as they were given, to be said where it has nothing."""
+    given = {name: value for name, value in query.items() if value is not None and name != "order"}
+    flags = [f"--{FLAGS.get(name, name)} {printable(value)}" for name, value in given.items()]
+    return f" (with {' '.join(flags)})" if flags else ""
 
 
 @click.command()

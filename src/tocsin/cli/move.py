@@ -7,6 +7,7 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.moving import TransferState
 
 LOOKS_EVERY_S: Final = 0.5
+PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Move:
 @click.option("--remove", is_flag=True, help="Remove it from SOURCE once it runs at TARGET.")
 @click.option("--abort", is_flag=True, help="Give up a move that was not finished: SOURCE goes on.")
 @click.option("--token", envvar="TOCSIN_TOKEN", help="Bearer token of SOURCE; better given as TOCSIN_TOKEN.")
-@click.option("--target-token", help="Bearer token of TARGET (default: that of SOURCE).")
+@click.option("--target-token", help="Bearer token of TARGET (default: of SOURCE, on one server).")
 @click.option("--ca-file", envvar="TOCSIN_CA_FILE", metavar="FILE", help="PEM of authorities to trust as well.")
 @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
 def move(
@@ -70,9 +72,23 @@ def move(
     )
     if (source, asked.name) == (target, asked.new_name):
         raise WrongSettings("SOURCE and TARGET are the same: give another place, or another name with --as")
-    done = asyncio.run(_move(asked, abort, token or None, target_token or token or None, ca_file))
+    if token and not target_token and is_server(target) and not _same_server(source, target):
+        asked.say("the token of SOURCE is not sent to TARGET: give --target-token if it asks for one")
+    elif not target_token:
+        target_token = token
+    done = asyncio.run(_move(asked, abort, token or None, target_token or None, ca_file))
     if as_json:
         emit(done)
+
+
+def _same_server(source: str, target: str) -> bool:
+    """Return whether two URLs name one server: then what may be known to one is known to the other."""
+    one, other = urlsplit(source), urlsplit(target)
+    try:
+        ports = [each.port or PORTS.get(each.scheme) for each in (one, other)]
+    except ValueError:  # no port can be so; the place itself is refused later
+        return False
+    return is_server(source) and (one.scheme, one.hostname, ports[0]) == (other.scheme, other.hostname, ports[1])
 
 
 async def _move(

@@ -82,15 +82,21 @@ def key_values(*pairs: tuple[str, object]) -> None:
     show(grid)
 
 
+BELOW: Final = 2
+"""How far lines below a row are indented."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table. `width` in cells; 0 takes the rest of the line (last column only). `whole`: wrap long cells
-    instead of shortening them."""
+    instead of shortening them. `below`: not beside the others but in lines of its own below them, whole; these columns
+    are the last ones."""
 
     name: str
     width: int = 0
     right: bool = False
     whole: bool = False
+    below: bool = False
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, header: bool = True) -> None:
@@ -98,8 +104,10 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, head
     it gets a line of its own, so that it can be copied; other cells are shortened."""
     from rich.cells import cell_len
     from rich.console import Group
+    from rich.padding import Padding
     from rich.text import Text
 
+    columns = [column for column in columns if not column.below]
     widths = [column.width for column in columns]
     if not widths[-1]:
         widths[-1] = max(10, width() - sum(widths) - len(widths) + 1)
@@ -116,9 +124,12 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, head
         table.add_row(
             *(
                 Text(cell if column.whole else _shortened(cell, wide))
-                for cell, column, wide in zip(cells, columns, widths, strict=True)
+                for cell, column, wide in zip(cells, columns, widths, strict=False)
             )
         )
+        if below := [cell for cell in cells[len(columns) :] if cell]:
+            table = _grid(columns, widths)
+            parts += [*(Padding(Text(cell, overflow="fold"), (0, 0, 0, BELOW)) for cell in below), table]
     show(Group(*parts))
 
 

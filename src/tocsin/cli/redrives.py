@@ -105,7 +105,7 @@ GROUPS: Final = (
     Column("REASON", 12),
     Column("COUNT", 9, right=True),
     Column("NEWEST", 14),
-    Column("LAST ERROR"),
+    Column("LAST ERROR", below=True),
 )
 
 
