@@ -9,8 +9,12 @@ import pytest
 
 from tests.http.http_client import HttpClient, client_of, open_host, refused
 from tests.http.test_disconnected_callers import Caller
-from tocsin.actors.http.feed import watch
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.http.feed import fanout, watch
+from tocsin.actors.scheduler.client.reads import LocalReads
+from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.dispatch.server_client import JSON
+from tocsin.errors import StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -205,3 +209,26 @@ async def test_a_host_that_stops_and_an_instance_that_is_removed_end_streams() -
         assert not stopped.ended
         host.stop_waiting()
         await stopped.end()
+
+
+async def test_a_feed_that_cannot_be_read_is_said_once_until_it_can(
+    host: ActorHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fanout, "AGAIN_S", 0.0)
+    answers: list[Any] = [1, 0, 0, 0, 1, 0, 0, "end"]
+    asked = asyncio.Event()
+
+    async def changes(_: Any, *, since: str | None, wait_s: float | None) -> FeedPage:
+        answer = answers.pop(0)
+        if answer == "end":
+            asked.set()
+            return FeedPage([], "a-1", ended=True)
+        if not answer:
+            raise StoreUnavailable("the store is away")
+        return FeedPage([], "a-1")
+
+    monkeypatch.setattr(LocalReads, "changes", changes)
+    async with fanout.Fanouts(host.ports).watching("t") as one, asyncio.timeout(5):
+        await one.ask(None)
+        await asked.wait()
+    assert len([each for each in caplog.records if "could not be read" in each.getMessage()]) == 2

@@ -142,4 +142,11 @@ HOSTILE_BROWSERS = (
         "if False:",
         tests=(B + "test_a_question_about_a_job_is_not_answered_for_the_next_one_of_its_id",),
     ),
+    Mutant(
+        "bounds: a feed that cannot be read fills the log",
+        H + "feed/fanout.py",
+        "                    if not is_said:",
+        "                    if True:",
+        tests=("tests/http/test_changes.py::test_a_feed_that_cannot_be_read_is_said_once_until_it_can",),
+    ),
 )

@@ -111,14 +111,19 @@ class Fanout:
     # ---- The reader ------------------------------------------------------------------------------
 
     async def _read(self) -> None:
+        is_said = False  # once for each trouble: a store that is away is asked by all that are watched, each second
         try:
             while not self.ended:
                 try:
                     self._take(await self._port.reads.changes(since=self._seq, wait_s=WAIT_S))
+                    is_said = False
                 except HostClosedError:
                     raise
                 except TocsinError as error:
-                    log.warning("the feed of %r could not be read, again in %g s: %s", self._port.name, AGAIN_S, error)
+                    if not is_said:
+                        words = "the feed of %r could not be read, tried each %g s until it can: %s"
+                        log.warning(words, self._port.name, AGAIN_S, error)
+                    is_said = True
                     await asyncio.sleep(AGAIN_S)
         except Exception as error:  # whatever it is, nobody must wait for more in vain
             self.failure = error
