@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from tocsin.errors import Fenced, RolledBack, StoreClosed, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, StoreStats, Unset, check_batch
-from tocsin.storage.histogram import Histogram
+from tocsin.storage.histogram import Histogram, observe
 from tocsin.storage.tasks import task_maker
 
 COMMIT_EDGES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -293,8 +293,8 @@ class Combiner:
             self._count_uncounted()
 
     def _count_uncounted(self) -> None:
-        self._commit_s.observe(*(seconds for seconds, _ in self._uncounted))
-        self._batches_each.observe(*(batches for _, batches in self._uncounted))
+        observe([seconds for seconds, _ in self._uncounted], self._commit_s)
+        observe([batches for _, batches in self._uncounted], self._batches_each)
         self._uncounted.clear()
 
 

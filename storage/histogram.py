@@ -22,16 +22,7 @@ class Histogram:
 
     def observe(self, *values: float) -> None:
         """Count observations. What is below zero, where a clock was set back, counts as zero."""
-        edges, counts, largest = self.edges, self.counts, self.largest
-        for value in values:
-            if value > 0:
-                counts[bisect_left(edges, value)] += 1
-                self.total += value
-                if value > largest:
-                    largest = value
-            else:
-                counts[0] += 1
-        self.largest = largest
+        observe(values, self)
 
     @property
     def count(self) -> int:
@@ -61,3 +52,19 @@ class Histogram:
                 return low + max(high - low, 0.0) * (wanted - so_far) / count
             so_far += count
         return self.largest
+
+
+def observe(values: Sequence[float], *histograms: Histogram) -> None:
+    """Count observations in histograms with the same edges: each is placed once."""
+    if not values:
+        return
+    edges = histograms[0].edges
+    places = [bisect_left(edges, value) if value > 0 else 0 for value in values]
+    total, largest = sum([value for value in values if value > 0]), max(values)
+    for one in histograms:
+        counts = one.counts
+        for place in places:
+            counts[place] += 1
+        one.total += total
+        if largest > one.largest:
+            one.largest = largest

@@ -100,7 +100,7 @@ class Gate:
 
         A browser's session counts for what reads, and where a `form` is to be checked for who made the page it is on.
         """
-        tokens = self.tokens
+        tokens = self._fixed_tokens if self._read_tokens is None else self._read_tokens()
         user = request.scope.get("user")
         if tokens and user is None and not self.has_rule:
             return self._by_token_alone(request, tokens, form)

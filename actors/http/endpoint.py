@@ -52,7 +52,8 @@ class Endpoint(ABC):
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             response = await self.refuse(error, request)
-        ended = counted(request.method), response.status
+        if (ended := (request.method, response.status)) not in self.answered:
+            ended = counted(request.method), response.status
         self.answered[ended] = self.answered.get(ended, 0) + 1
         # The headers of an answer to HEAD still tell the length that GET would have.
         body = b"" if request.method == "HEAD" else response.body
@@ -88,6 +89,8 @@ class OperationEndpoint(Endpoint):
         super().__init__([one.method for one in operations], gate)
         self._crowd = crowd
         self._operations = {one.method: one for one in operations}
+        self._noted = {one.method for one in operations if not one.scopes.isdisjoint(OPERATING)}
+        """Methods whose callers the audit log names."""
         self._ports = ports
 
     async def answer(self, request: Incoming, visit: Visit) -> Reply:
@@ -97,7 +100,7 @@ class OperationEndpoint(Endpoint):
         port = self._ports(request.path_params.get("instance", DEFAULT_INSTANCE))
         if operation.scopes and visit.token is not None:
             self._gate.check_token(visit.token, operation.scopes, operation.action, port.name)
-        if not operation.scopes.isdisjoint(OPERATING):
+        if operation.method in self._noted:
             port = port.asked_by(asked_by(visit))
         # Only what schedules asks an app's user for its text: that may be slow, or fail.
         initiator = visit.caller.identity if operation.action in SCHEDULING else ("", "")

@@ -25,6 +25,7 @@ def new_job(
 ) -> NewJob:
     """Check a job, with all that follow it. `parent` is the trace of the headers."""
     options = request.options()
+    trace = None if request.traceparent is None and request.tracestate is None else request.trace
     if request.then:
         options["then"] = followers(checks, request.then)
     with reading_args():
@@ -36,7 +37,7 @@ def new_job(
             delay_ms=whole(request.delay_ms),
             options=options,
             initiator=initiator,
-            trace=request.trace,
+            trace=trace,
             parent=parent,
         )
 

@@ -92,7 +92,7 @@ class _BatchCheck:
     """Checks the jobs of a batch; the app's rule is asked once for each target."""
 
     def __init__(self, call: Call) -> None:
-        self._call = call
+        self._call, self._trace = call, call.trace
         self._rulings: dict[str | None, ForbiddenError | None] = {}
         self._bytes = 0
 
@@ -109,7 +109,7 @@ class _BatchCheck:
                 for target in request.targets():
                     if (refused := await self._ruling(target)) is not None:
                         return refused
-            return new_job(self._call.port.checks, request, self._call.initiator, self._call.trace)
+            return new_job(self._call.port.checks, request, self._call.initiator, self._trace)
         except TocsinError as error:
             return error
 

@@ -190,8 +190,6 @@ class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
     @property
     def trace(self) -> Trace | None:
         """Return the trace that the job names. One that is not valid is none, as the standard says."""
-        if self.traceparent is None and self.tracestate is None:
-            return None
         for name, value in (("traceparent", self.traceparent), ("tracestate", self.tracestate)):
             if value is not None and not isinstance(value, str):
                 raise InvalidInputError(f"{name} must be a text, not {show(value)}")

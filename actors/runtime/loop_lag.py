@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from tocsin.storage.histogram import Histogram
+from tocsin.storage.histogram import Histogram, observe
 
 WINDOW_S: Final = 60.0
 KEPT: Final = 64
@@ -42,7 +42,7 @@ class LoopLag:
         return self._seen
 
     def _count(self) -> None:
-        self._seen.observe(*self.timers)
+        observe(self.timers, self._seen)
         self.timers.clear()
 
     def over(self, limit_ms: int) -> list[int]:

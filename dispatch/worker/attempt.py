@@ -14,7 +14,7 @@ from typing import Any, Final
 from tocsin.dispatch.clock import DispatchClock
 from tocsin.dispatch.pulled import Claimed, Settlement
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater
-from tocsin.dispatch.tracing import API, UNTRACED, Tracing
+from tocsin.dispatch.tracing import API, Tracing
 from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
 from tocsin.dispatch.worker.ending import HandlerOutcome
@@ -78,6 +78,7 @@ class Attempt:
         self._monotonic = bench.clock.monotonic
         self._began = self._monotonic()
         self._why: Why | None = None
+        self._tells = log.isEnabledFor(logging.DEBUG)
         self._interrupted: asyncio.Future[None] = self._loop.create_future()
         self._abandoned: asyncio.Future[None] = self._loop.create_future()
         self._work: asyncio.Task[tuple[Any, BaseException | None]] | None = None
@@ -162,7 +163,7 @@ class Attempt:
     async def _ended(self, handling: Handling) -> Report:
         times = [ms for ms in (handling.timeout_ms, self.job.timeout_ms) if ms is not None]
         self.timeout_s = min(times) / 1000 if times else None
-        if log.isEnabledFor(logging.DEBUG):
+        if self._tells:
             log.debug("job %s: attempt %d begins", self.job.id, self.job.attempt, extra=endings.fields_of(self.job))
         self._work = work = asyncio.create_task(self._handled(handling))
         if not await self._first_of({work, self._interrupted}, self.timeout_s):
@@ -203,16 +204,26 @@ class Attempt:
         """Return what the handler returned or raised, both as values: its end must not be the worker's."""
         try:
             self.args = self.job.args
-            job, tracing = self.job, self._bench.tracing
-            with tracing.handling(job, job.instance_name, job.queue) if API in modules else UNTRACED:
+            if API in modules:
+                result = await self._traced(handling)
+            else:
                 result = await handling(self.args, Context(self), self._bench.threads)
-                if isinstance(result, Exception):
-                    raise result  # returned where it should have been raised, as in the receiver kit
+            if isinstance(result, Exception):
+                return None, result  # returned where it should have been raised, as in the receiver kit
             return result, None
         except KeyboardInterrupt:
             raise  # the process ends here, and the lease after it
         except BaseException as error:  # SystemExit, GeneratorExit and groups too
             return None, error
+
+    async def _traced(self, handling: Handling) -> Any:
+        """Run the handler in its span, if there are any, which notes what it raises, or returns in place of that."""
+        job = self.job
+        with self._bench.tracing.handling(job, job.instance_name, job.queue):
+            result = await handling(self.args, Context(self), self._bench.threads)
+            if isinstance(result, Exception):
+                raise result
+        return result
 
     async def _stopping(self, work: asyncio.Task[Any], handling: Handling) -> None:
         """Give a cancelled handler time to clean up, without a limit once the lease is over."""
@@ -267,7 +278,7 @@ class Attempt:
         except asyncio.CancelledError:  # the event loop ends: the host is told nothing, and the lease runs out
             self.interrupt(Why.SHUTDOWN)
             return Report(ending, lost=True)
-        if log.isEnabledFor(logging.DEBUG):
+        if self._tells:
             state, fields = settlement and settlement.state, endings.fields_of(self.job)
             log.debug("job %s: attempt %d is settled: %s", self.job.id, self.job.attempt, state, extra=fields)
         return Report(ending, settlement, lost=settlement is None)

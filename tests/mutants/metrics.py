@@ -76,8 +76,8 @@ COUNTED = (
     Mutant(
         "histogram: what is as large as an edge counts above it",
         "storage/histogram.py",
-        "counts[bisect_left(edges, value)]",
-        "counts[bisect_left(edges, value + 1e-9)]",
+        "bisect_left(edges, value) if",
+        "bisect_left(edges, value + 1e-9) if",
         tests=(ACTIVITY + "test_what_seems_to_be_early_counts_as_in_time",),
     ),
     Mutant(

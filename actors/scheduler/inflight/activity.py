@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.model.counters import FLOWS
 from tocsin.actors.scheduler.model.recent import Recent
 from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.actors.scheduler.transitions.job import LOST
-from tocsin.storage.histogram import Histogram
+from tocsin.storage.histogram import Histogram, observe
 
 MOST_INSTANCES: Final = 500
 """So many schedulers are followed, those that were active last: at most some 10 MB."""
@@ -223,15 +223,17 @@ class Activities:
             minute.late = minute.late or Histogram(EDGES_MS)
             passed_ms = (at - what.claimed) * 1000
             late = [claimed_late + passed_ms for claimed_late in what.late]
-            minute.late.observe(*late)
             if counts:
                 self._totals.started[what.kind] += len(late)
-                self._totals.late.observe(*late)
+                observe(late, minute.late, self._totals.late)
+            else:
+                observe(late, minute.late)
         if what.took:
             minute.took = minute.took or Histogram(EDGES_MS)
-            minute.took.observe(*what.took)
             if counts:
-                self._totals.took[what.kind].observe(*what.took)
+                observe(what.took, minute.took, self._totals.took[what.kind])
+            else:
+                observe(what.took, minute.took)
 
     def _minute(self, name: str, at: int) -> _Followed:
         """Return a scheduler in the minute of an instant (epoch ms): its present one, or a later one."""

@@ -32,7 +32,7 @@ WAKE_RETRY_S = 1.0
 LAUNCH_WITHIN_S = 10.0
 """A claim that is durable only later than this is not sent: its deadline could outlast its lease, which is 15 s longer.
 """
-UNSENT = frozenset({Verdict.BLOCKED, Verdict.UNREACHABLE, Verdict.STOPPED})
+UNSENT = Verdict.BLOCKED, Verdict.UNREACHABLE, Verdict.STOPPED
 """Verdicts on attempts of which nobody knows how long they take."""
 NOT_SENT = AttemptOutcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
 
