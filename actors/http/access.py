@@ -175,9 +175,10 @@ class Gate:
 
 def is_own_page(request: Incoming) -> bool:
     """Return whether no page of another site or origin makes a browser send this, as far as browsers tell."""
-    sites = request.all(b"sec-fetch-site")
-    if sites:
-        return all(site in OWN_SITE for site in sites)
+    if b"sec-fetch-site" in request.named:
+        return all(site in OWN_SITE for site in request.all(b"sec-fetch-site"))
+    if b"origin" not in request.named:
+        return True
     host = (request.all(b"host") or [""])[0]
     return all(_same_host(origin, host) for origin in request.all(b"origin"))
 

@@ -184,20 +184,14 @@ class Attempt:
         ending = endings.failed(error)
         if isinstance(error, RetryLater):
             log.info(
-                "job %s: %s asks to be called again in %d s: %s",
-                self.job.id,
-                self._target,
-                ending.delay_s,
+                "job %s: %s asks to be called again in %d s: %s", self.job.id, self._target, ending.delay_s,
                 ending.error,
-            )
+            )  # fmt: skip
         else:
             log.warning(
-                "job %s: the handler of %s failed",
-                self.job.id,
-                self._target,
-                exc_info=error,
+                "job %s: the handler of %s failed", self.job.id, self._target, exc_info=error,
                 extra=endings.fields_of(self.job),
-            )
+            )  # fmt: skip
         return ending
 
     async def _handled(self, handling: Handling) -> tuple[Any, BaseException | None]:
