@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from tests.postgres import Postgres, postgres_server
+
+ROOT: Final = Path(__file__).parent
+LONG: Final = ("simulation/", "processes/", "actors/outbox/", "examples/", "browser/", "docs/", "cli/", "storage/")
 
 
 @pytest.fixture
@@ -26,6 +31,19 @@ def pytest_configure() -> None:
     """Take SIGINT: a shell has its background jobs ignore it, and every process that a test interrupts would, too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where files are shared out over processes, those that take long come first: none begins when the others end."""
+    if hasattr(config, "workerinput"):
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (_turn(item.path), -tests[item.path], item.path))
+
+
+def _turn(path: Path) -> int:
+    """Which turn a file has: first those whose few tests wait for processes, whole hosts, databases."""
+    inside = path.relative_to(ROOT).as_posix()
+    return next((turn for turn, start in enumerate(LONG) if inside.startswith(start)), len(LONG))
 
 
 @pytest.fixture(scope="session")

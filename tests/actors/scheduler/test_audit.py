@@ -215,9 +215,10 @@ async def test_whole_days_are_dropped_and_the_rest_stays(sim: SimulatedHost) -> 
     ops = sim.host.scheduler("t", by="alice")
     for n in range(1_200):  # more than one turn drops
         await sim.host.runtime.call(actor_of("t"), events.SetPool(f"p{n}", 1, None, AskedBy(user="alice")))
-    await sim.sleep(30 * DAY_MS / 1000)
+    sim.clock.step(30 * DAY_MS)
     await ops.set_pool("young", max_concurrency=2)
-    await sim.sleep((AUDIT_MS - 29 * DAY_MS) / 1000 + 60)
+    sim.clock.step(AUDIT_MS - 29 * DAY_MS)
+    await sim.sleep(180)
     assert await log(ops) == [("set_pool", "young", 1)]
 
 

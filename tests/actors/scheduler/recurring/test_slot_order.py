@@ -208,6 +208,7 @@ def test_a_catch_up_that_a_step_back_interrupts_goes_on_in_order(back: int, star
         await sim.jobs.schedules.put("z", "work:other", every=5, misfire="all", overlap="allow")
         await sim.sleep(60)
         assert len(of(started, "z")) >= 10, "others do not wait"
+        await sim.jobs.schedules.pause("z")  # it has shown that, and would fire 17,000 times in a day
         await sim.sleep(back / 1000 + 600)
         for name in ("x", "y"):
             mine = of(started, name)
