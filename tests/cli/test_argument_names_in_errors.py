@@ -196,7 +196,7 @@ OTHERS = [
     ("schedule p --in 99999999999d", "--in must be at most 11574074d, not '99999999999d'"),
     ("cancel-all", "say which: --pool, --label, --path, or --all"),
     ("cancel-all --pool p --all", "give --pool, --label, --path or --all, not both"),
-    ("dead retry-all", "say which: --pool, --reason, --path, --since, or --all"),
+    ("dead retry-all", "say which: --pool, --reason, --path, --since, --ids, or --all"),
     ("schedule p --in 1h --expires-at 2020-01-01T00:00:00Z", "--expires-at must be after the due instant"),
     ("reschedule x", "give --in or --at (--in 0s makes it due now)"),
 ]
@@ -212,7 +212,7 @@ async def test_other_calls_in_python() -> None:
         jobs = host.scheduler()
         for call, says in (
             (jobs.cancel_all(), "give pool, label or path, or all=True and none of them"),
-            (jobs.dead_retry_all(), "give pool, reason, path or since, or all=True and none of them"),
+            (jobs.dead_retry_all(), "give pool, reason, path, since or ids, or all=True and none of them"),
             (jobs.dead_retry_all(all=True, rate_per_second=0), "rate_per_second must be"),
             (
                 jobs.dead_retry_all(reason="foo"),

@@ -284,6 +284,7 @@ BREAKS: dict[str, Break] = {
         lambda r: r.put(b"paths/work:run", b"many"), {"PATHS", "UNREADABLE"}, aside=1
     ),
     "a slot is garbage": Break(garbage(b"slot/rare/"), {"UNREADABLE"}, aside=1),
+    "args are kept of no bulk action": Break(lambda r: r.put(b"trashargs/none/a/00", b"y"), {"TRASH"}, aside=1),
     # What is not known
     "a row of no known kind": Break(lambda r: r.put(b"sched/x", b"y"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}),
     "a timer of no known kind": Break(

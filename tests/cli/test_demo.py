@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from tocsin.cli.demo.worker import Pulled
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 
-from .processes import COMMAND, environment, tocsin
+from .processes import COMMAND, DEADLINE_S, environment, tocsin
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +73,24 @@ def test_demo_ends_with_what_happened_and_what_to_try(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@contextmanager
+def demo(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run it; killed when the block ends or fails, and when it takes too long, which ends what reads from it."""
+    env = environment(TMPDIR=str(folder), DISPLAY="", WAYLAND_DISPLAY="")
+    command = [*COMMAND, "demo", *words]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        limit = threading.Timer(2 * DEADLINE_S, process.kill)
+        limit.start()
+        try:
+            yield process
+            process.wait(DEADLINE_S)
+        finally:
+            limit.cancel()
+            process.kill()
+
+
 def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "demo"],
-        env=environment(TMPDIR=str(tmp_path)),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    with process:
+    with demo(tmp_path) as process:
         assert process.stderr is not None
         assert any("waiting" in line for line in process.stderr)
         process.terminate()
@@ -89,14 +100,7 @@ def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_the_demo_goes_on_for_its_dashboard_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "demo", "--ui", "--seconds", "0.5"],
-        env=environment(TMPDIR=str(tmp_path), DISPLAY="", WAYLAND_DISPLAY=""),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    with process:
+    with demo(tmp_path, "--ui", "--seconds", "0.5") as process:
         assert process.stderr is not None
         said = next(line for line in process.stderr if "dashboard" in line)
         address = said.split("dashboard ")[1].strip()

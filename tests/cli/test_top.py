@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import time
@@ -143,12 +144,12 @@ def on_a_terminal(cwd: Path, url: str, words: str, key: bytes | None) -> tuple[i
     said, end = b"", time.monotonic() + 30
     try:
         while words.encode() not in said and time.monotonic() < end:
-            said += os.read(ours, 65_536)
+            said += _read(ours, end)
         if key is None:
             process.send_signal(signal.SIGINT)
         else:
             os.write(ours, key)
-        while piece := _read(ours):
+        while piece := _read(ours, end):
             said += piece
         return process.wait(30), said.decode("utf-8", "replace")
     finally:
@@ -157,7 +158,10 @@ def on_a_terminal(cwd: Path, url: str, words: str, key: bytes | None) -> tuple[i
         os.close(ours)
 
 
-def _read(number: int) -> bytes:
+def _read(number: int, end: float) -> bytes:
+    """What is written until then; nothing at its end."""
+    if not select.select([number], [], [], max(0.0, end - time.monotonic()))[0]:
+        raise AssertionError("it wrote nothing in time")
     try:
         return os.read(number, 65_536)
     except OSError:  # how Linux says that nobody has the other end any more

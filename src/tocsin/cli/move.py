@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -67,6 +66,8 @@ def move(
     \b
     tocsin move http://old:8321 http://new:8321 --instance tenant-a --remove
     """
+    import asyncio
+
     asked = Move(
         source, target, instance, new_name or instance, duration(drain, "--drain") / 1000, remove, quiet=as_json
     )
@@ -126,6 +127,8 @@ async def _carry(asked: Move, here: Place, there: Place) -> dict[str, object]:
 
 async def _empty(asked: Move, here: Place, there: Place, left: TransferState, move: str) -> None:
     """Let jobs that run end, then seal the instance."""
+    import asyncio
+
     to = f"{there.shown} as {asked.new_name}" if asked.name != asked.new_name else there.shown
     if not left.sealed:
         left = await here.seal(asked.name, move, to, closed=False)

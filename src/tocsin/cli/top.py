@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -45,6 +44,8 @@ def top(connection: Connection, /, every: float, once: bool) -> None:
     them if the token has the scope admin. Keys: tab for the next instance, q
     to end. Off a terminal, and with --json, it prints one look.
     """
+    import asyncio
+
     given = click.get_current_context().get_parameter_source("instance")
     name = None if given is click.core.ParameterSource.DEFAULT else connection.instance
     screen = console()
@@ -80,6 +81,8 @@ async def _once(connection: Connection, name: str | None, screen: Console) -> No
 
 
 async def _watch(connection: Connection, name: str | None, every: float, screen: Console) -> None:
+    import asyncio
+
     from rich.live import Live
 
     async with _client(connection) as client:
@@ -103,6 +106,8 @@ class Watched:
     """The server that is watched: the last look, and what has become of the connection since."""
 
     def __init__(self, client: Client, url: str, name: str | None) -> None:
+        import asyncio
+
         self._client, self._url, self._name = client, url, name
         self._last: Look
         self._lost = ""
@@ -120,6 +125,8 @@ class Watched:
 
     async def keep_looking(self, every: float) -> None:
         """Look again and again. While nobody answers, the last look stays, and why."""
+        import asyncio
+
         from tocsin.errors import TocsinError
 
         while True:
@@ -163,6 +170,7 @@ def keys(press: Callable[[str], None]) -> Iterator[None]:
     if not sys.stdin.isatty():
         yield
         return
+    import asyncio
     import termios
     import tty
 
