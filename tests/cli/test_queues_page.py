@@ -20,6 +20,7 @@ MADE = re.compile(
 
 
 def alike(answer: str) -> str:
+    answer = re.sub(r"for [0-9.]+m?s now; its lease ends in [0-9a-z ]+", "for ? now; its lease ends in ?", answer)
     return MADE.sub("?", re.sub(r'"oldestDueMs":[0-9]+', '"oldestDueMs":0', answer))
 
 

@@ -30,7 +30,8 @@ def shell(script: str, *words: str, cwd: Path, **env: str) -> subprocess.Complet
     command = " ".join(shlex.quote(word) for word in (*COMMAND, *words))
     return subprocess.run(
         ["/bin/bash", "-c", script.replace("$T", command)],
-        cwd=cwd, env=environment(**env), capture_output=True, text=True, timeout=DEADLINE_S,
+        cwd=cwd, env=environment(**env), capture_output=True, timeout=DEADLINE_S,
+        encoding=env.get("PYTHONIOENCODING", "utf-8").partition(":")[0],
     )  # fmt: skip
 
 

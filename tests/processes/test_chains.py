@@ -17,4 +17,4 @@ async def test_every_chain_ends_complete_though_its_host_is_killed_twice(tmp_pat
     chains.run()
 
     chains.check()
-    await assert_nothing_left(tmp_path, STORE)
+    await assert_nothing_left(tmp_path, STORE, acts=True)

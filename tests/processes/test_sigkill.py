@@ -117,8 +117,11 @@ async def test_every_job_arrives_though_its_host_is_killed_three_times(tmp_path:
     await assert_nothing_left(tmp_path, STORE)
 
 
-async def assert_nothing_left(folder: Path, store: str) -> None:
-    """Nothing but counters, pools that were set, and the history of what has ended."""
+async def assert_nothing_left(folder: Path, store: str, *, acts: bool = False) -> None:
+    """Nothing but counters, pools that were set, the history of what has ended, and what can be undone of `acts`."""
+    kept, clocks = {b"meta", b"pool", b"hist", b"timer"}, [b"/history/"]
+    if acts:
+        kept, clocks = kept | {b"act", b"audit", b"trash"}, [*clocks, b"/undo/"]
     provider = SQLiteProvider(folder / store)
     await provider.start()
     view = provider.view("scheduler/default")
@@ -127,6 +130,6 @@ async def assert_nothing_left(folder: Path, store: str) -> None:
     faults = [fault for fault in await check(view, None) if "wake_at" not in fault]  # history has its timer
     await provider.stop()
 
-    assert left <= {b"meta", b"pool", b"hist", b"timer"}
-    assert all(b"/history/" in key for key in timers)
+    assert left <= kept
+    assert all(any(clock in key for clock in clocks) for key in timers)
     assert faults == []
