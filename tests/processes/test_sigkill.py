@@ -121,7 +121,7 @@ async def assert_nothing_left(folder: Path, store: str, *, acts: bool = False) -
     """Nothing but counters, pools that were set, the history of what has ended, and what can be undone of `acts`."""
     kept, clocks = {b"meta", b"pool", b"hist", b"timer"}, [b"/history/"]
     if acts:
-        kept, clocks = kept | {b"act", b"audit", b"trash"}, [*clocks, b"/undo/"]
+        kept, clocks = kept | {b"act", b"audit", b"trash"}, [*clocks, b"/undo/", b"/audit/"]
     provider = SQLiteProvider(folder / store)
     await provider.start()
     view = provider.view("scheduler/default")
