@@ -265,6 +265,13 @@ def test_status_says_beside_the_colour_why_and_for_how_long(run: Run, canned: Ca
     assert lines[2].strip().startswith("7 dead letters (for 0")
 
 
+def test_status_says_that_there_is_nothing_in_an_instance(run: Run, canned: Canned) -> None:
+    canned.answer({"backlog": 0, "due": 0, "inFlight": 0, "dead": 0, "health": "green", "known": False})
+    result = run("status", "--instance", "nosuch")
+    assert "nosuch: there is nothing in it (yet)" in result.stdout
+    assert result.exit_code == 0
+
+
 def test_status_says_that_an_instance_is_paused(run: Run, canned: Canned) -> None:
     canned.answer({"backlog": 1, "inFlight": 0, "due": 0, "dead": 0, "health": "green", "pools": [], "paused": True})
     assert "none of its jobs start" in run("status").stdout

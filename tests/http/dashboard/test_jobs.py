@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from tests.http.dashboard.browsing import Browser, browsing, links_of, said_on
 from tests.http.http_client import DUE, client_of, open_host
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.http.dashboard.overview import HELP
+from tocsin.actors.scheduler.client.reads import LocalReads
+from tocsin.actors.scheduler.model.health import LEVELS
+from tocsin.actors.scheduler.model.records import HealthReason, Status
 from tocsin.actors.scheduler.queries import candidates
 
 pytestmark = pytest.mark.anyio
@@ -129,6 +134,25 @@ async def test_what_is_oldest_says_where_it_waits_and_why(browser: Browser) -> N
     assert page.text.count("no claim waits for queue video on this host") == 1, "of the first"
     assert page.text.count(">queue video</a>") == 3
     assert page.text.count(">pool gpu</a>") == 3
+
+
+async def test_a_reason_of_health_leads_to_the_page_that_helps_and_commands_in_it_are_code(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [HealthReason("DEAD_GROWING", "5 died of <i>; see `tocsin dead ls`, then", 1), HealthReason("X", "odd `", 1)]
+    status = LocalReads.status
+
+    async def unwell(reads: LocalReads) -> Status:
+        return msgspec.structs.replace(await status(reads), health="amber", reasons=told)
+
+    monkeypatch.setattr(LocalReads, "status", unwell)
+    page = await browser.visit("/ui")
+
+    assert "5 died of &lt;i&gt;; see <code>tocsin dead ls</code>, then</span>" in page.text
+    assert '<a href="/ui/dead">Dead letters</a> <span class="soft">since' in page.text
+    assert HELP.keys() <= LEVELS.keys()
+    for _, path, _, filters in HELP.values():
+        assert (await browser.client.get(f"/ui{path}", params=filters)).status_code == 200
 
 
 async def test_a_slip_in_the_name_of_an_instance_is_seen(browser: Browser) -> None:
