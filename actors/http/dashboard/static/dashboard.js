@@ -217,7 +217,7 @@
     followPace(document);
     const theme = document.getElementById("theme");
     if (theme) {
-      const name = () => { theme.querySelector("span:last-child").textContent = kept(); theme.setAttribute("aria-label", `Theme: ${kept()}`); theme.title = "Press to change the colours"; };
+      const name = () => { theme.querySelector("span:last-child").textContent = `: ${kept()}`; theme.setAttribute("aria-label", `Theme: ${kept()}`); theme.title = "Press to change the colours"; };
       theme.hidden = false;
       name();
       theme.addEventListener("click", () => {
