@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -47,6 +47,8 @@ class BuiltinTransport:
 
     def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
         self._ssl_context = ssl_context
+        self.on_connected: Callable[[], None] | None = None
+        """Called when a connection was made, before anything is sent on it."""
         self._targets: dict[str, _Target] = {}
         self._connections: set[Connection] = set()
         """Every connection, idle or in use."""
@@ -116,6 +118,9 @@ class BuiltinTransport:
             if scope.expired():
                 raise NeverConnected(f"no connection after {limit:g} s") from error
             raise NeverConnected(in_words(error, connection.url)) from error
+        else:
+            if self.on_connected is not None:
+                self.on_connected()
         finally:
             self._connecting.discard(scope)
 

@@ -19,7 +19,7 @@ from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback, origin_of
 from tocsin.dispatch.trace_context import NO_SPAN, NO_TRACE, ONE_SPAN, ONE_TRACE, child
 from tocsin.dispatch.tracing import API, Sending, Tracing
-from tocsin.dispatch.transport import Transport, TransportError, reopen
+from tocsin.dispatch.transport import Transport, TransportError, reopen, tell_connections
 from tocsin.errors import SettingsError
 
 __all__ = ["DEFAULT_PATH", "Dispatcher", "body_of"]
@@ -129,6 +129,10 @@ class Dispatcher:
     def last_origin(self) -> str | None:
         """Return where the last attempt went, or was to go, without user name or password; None before the first."""
         return self._last[0] or None
+
+    def tell_connections(self, tell: Callable[[], None]) -> None:
+        """Let this be called for each connection that the transport makes, if it tells."""
+        tell_connections(self._transport, tell)
 
     def open(self) -> None:
         """Let the transport connect, also again after `aclose`: a host may be entered twice."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,12 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""
         ...
+
+
+def tell_connections(transport: Transport, tell: Callable[[], None]) -> None:
+    """Let it call this for each connection that it has made: ours does, and one of a user's that has `on_connected`."""
+    if hasattr(transport, "on_connected"):
+        transport.on_connected = tell
 
 
 def reopen(transport: Transport) -> None:

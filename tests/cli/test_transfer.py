@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Canned, Run
 from tests.cli.processes import tocsin_serve
 from tocsin.actors.actor_host import ActorHost
 from tocsin.cli import places
 from tocsin.cli.failure import Refused, StoreUnusable, WrongSettings
+from tocsin.cli.move import _same_server
 
 
 def made(path: Path, *names: str) -> str:
@@ -194,3 +195,25 @@ def test_a_move_that_cannot_be_leaves_everything_as_it_was(run: Run, tmp_path: P
     assert run("move", old, new, "--instance", "nobody").exit_code == Refused.exit_code
     assert run("move", old, old, "--instance", "t").exit_code == WrongSettings.exit_code
     assert run("move", old, "sqlite:nowhere", "--instance", "t").exit_code == WrongSettings.exit_code
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [([], None), (["--target-token", "theirs-theirs"], "Bearer theirs-theirs")],
+)
+def test_the_token_of_one_server_is_not_sent_to_another(
+    run: Run, canned: Canned, tmp_path: Path, options: list[str], sent: str | None
+) -> None:
+    canned.refuse(401, "UNAUTHENTICATED", "no token")
+    old = made(tmp_path / "old.db", "t")
+    result = run("move", old, canned.url, "--instance", "t", "--token", "ours-ours-ours", *options)
+    assert result.exit_code == Refused.exit_code
+    assert {one.headers.get("authorization") for one in canned.requests} == {sent}
+    assert ("is not sent to TARGET" in result.stderr) == (sent is None)
+
+
+def test_one_server_is_known_by_scheme_host_and_port() -> None:
+    assert _same_server("https://a.example", "https://A.example:443/x")
+    for other in ("http://a.example:443", "https://a.example:8443", "https://b.example", "https://a.example:x"):
+        assert not _same_server("https://a.example", other)
+    assert not _same_server("sqlite:///a.db", "sqlite:///a.db")

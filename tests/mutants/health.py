@@ -118,6 +118,15 @@ HEALTH = (
         tests=(F + "test_an_instance_tells_of_its_own_deaths_and_the_host_of_all",),
     ),
     Mutant(
+        "health: an origin that was lost again is still called reached",
+        "actors/scheduler/inflight/circuit.py",
+        "        self.failures += 1\n        self.reached_at = None\n",
+        "        self.failures += 1\n",
+        tests=(
+            "tests/actors/scheduler/test_origin_reached_again.py::test_a_slow_origin_that_is_back_is_not_called_away",
+        ),
+    ),
+    Mutant(
         "health: one success in fifteen is well",
         "actors/scheduler/inflight/callback_failures.py",
         "        if failed < ALL_OF or failed < NEARLY * succeeded:\n",

@@ -170,4 +170,18 @@ OPERATING = (
         '    if form == "xml":\n        say_as',
         tests=(J + "test_a_server_logs_objects_only_and_no_secret",),
     ),
+    Mutant(
+        "changes: a server that is lost ends it",
+        "src/tocsin/cli/feed.py",
+        "if not was_there or",
+        "if was_there or",
+        tests=("tests/cli/test_feed.py::test_a_server_that_is_lost_is_asked_again_until_it_is_back",),
+    ),
+    Mutant(
+        "lists: an empty one does not name its filter",
+        "src/tocsin/cli/jobs.py",
+        "say(empty + asked_for(",
+        "say(empty) or str(asked_for(",
+        tests=("tests/cli/test_client.py::test_an_empty_list_names_its_filter",),
+    ),
 )

@@ -92,6 +92,7 @@ class SchedulerService:
         monotonic, now_ms = clock.monotonic, clock.now_ms
         circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))
         failures = CallbackFailures(monotonic, now_ms)
+        dispatcher.tell_connections(circuit.connected)
         self.permits = Permits(max_in_flight, circuit, monotonic)
         self._dispatcher = dispatcher
         guard = None if authorize_fire is None else Guard(authorize_fire, monotonic, now_ms)

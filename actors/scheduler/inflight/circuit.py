@@ -39,6 +39,13 @@ class Circuit:
         """How many attempts in a row never connected. While there are none, an answer changes nothing here."""
         self._next_probe = 0.0
         self.broken: Broken | None = None
+        self.reached_at: int | None = None
+        """Since when an origin that was away is connected to, and has not answered yet; epoch ms."""
+
+    def connected(self) -> None:
+        """Note that a connection was made. It tells people; only an answer closes the circuit."""
+        if self.broken is not None and self.reached_at is None:
+            self.reached_at = self._now_ms()
 
     def note(self, outcome: AttemptOutcome) -> None:
         """Note how an attempt ended. After an answer, or a probe that was not sent, the next one may go at once."""
@@ -48,13 +55,14 @@ class Circuit:
         elif verdict is Verdict.BLOCKED:  # never sent: it tells nothing of the origin
             self._next_probe = self._monotonic()
         elif verdict is not Verdict.STOPPED:
-            self.failures = 0
+            self.failures, self.reached_at = 0, None
             broken, self.broken = self.broken, None
             if broken is not None:
                 self._changed(broken, False)
 
     def _unreachable(self, outcome: AttemptOutcome) -> None:
         self.failures += 1
+        self.reached_at = None
         code, message = outcome.code or ORIGIN_UNREACHABLE, outcome.message or "no connection"
         if self.broken is not None:
             self.broken = Broken(code, message, self.broken.since)

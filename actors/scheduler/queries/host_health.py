@@ -197,8 +197,14 @@ class HostHealth:
 
     def circuit_in_words(self) -> str | None:
         """Say why the circuit is open; None: it is closed."""
-        broken = self._circuit.broken
-        return None if broken is None else f"{self._what_fails(broken)}: {broken.message}"
+        broken, reached_at = self._circuit.broken, self._circuit.reached_at
+        if broken is None:
+            return None
+        if broken.code != health.ORIGIN_UNREACHABLE or reached_at is None:
+            return f"{self._what_fails(broken)}: {broken.message}"
+        waited = span(max(0, self._host().clock.now_ms() - reached_at))
+        again = f"the origin {self._last_origin() or '(none)'} is reached again"
+        return f"{again}, and its first answer is waited for since {waited} (before: {broken.message})"
 
     def _of_all(self) -> Iterator[health.Cause]:
         host = self._host()

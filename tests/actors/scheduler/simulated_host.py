@@ -133,12 +133,15 @@ class SimulatedTransport(InProcessTransport):
     def __init__(self, sim: SimulatedHost) -> None:
         super().__init__(sim.receiver)
         self._sim = sim
+        self.on_connected: Callable[[], None] | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
         if self._sim.down:
             self._sim.refused += 1
             raise NeverConnected("refused")
         self._sim.arrivals.append((self._sim.now - 1_800_000_000_000, headers["webhook-id"].partition(":")[0]))
+        if self.on_connected is not None:
+            self.on_connected()
         timeout: float = bounds["timeout"]
         try:
             async with asyncio.timeout(timeout):
