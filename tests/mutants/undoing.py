@@ -8,8 +8,44 @@ AUDIT = "tests/actors/scheduler/test_audit.py::"
 UNDO = "tests/actors/scheduler/test_undo.py::"
 ROWS = "tests/actors/scheduler/test_undo_rows.py::"
 BOTH_WAYS = (ROWS + "test_an_action_and_its_undo_leave_nothing_behind",)
+LIMITS = "tests/actors/scheduler/test_undo_at_its_limits.py::"
 
 UNDOING = (
+    Mutant(
+        "undo: however many actions are to be forgotten, it is done in one turn",
+        "actors/scheduler/transitions/acts.py",
+        "    if turn.is_full:\n        put_act",
+        "    if False:\n        put_act",
+        tests=(LIMITS + "test_what_is_forgotten_at_one_instant_fits_into_commits",),
+    ),
+    Mutant(
+        "timers: however many days are to be forgotten, it is done in one turn",
+        "actors/scheduler/actor/expiry.py",
+        "    if turn.is_full:\n        turn.state.put_timer(turn.now, kind, day)",
+        "    if False:\n        turn.state.put_timer(turn.now, kind, day)",
+        tests=(LIMITS + "test_what_is_forgotten_at_one_instant_fits_into_commits",),
+    ),
+    Mutant(
+        "undo: it ends where its day of the log is dropped",
+        "actors/scheduler/transitions/undo.py",
+        '    noted = kept or AuditRow(ms_of(undo_id), "undo", PYTHON, row.undoes)',
+        "    if kept is None:\n        return None\n    noted = kept",
+        tests=(LIMITS + "test_an_undo_ends_though_its_day_of_the_log_is_dropped_meanwhile",),
+    ),
+    Mutant(
+        "undo: a job that comes back sets the cap of its pool again",
+        "actors/scheduler/transitions/apply.py",
+        "    if job.pool not in state.lines.pools:",
+        "    if True:",
+        tests=(LIMITS + "test_what_comes_back_leaves_a_pool_as_who_came_later_set_it",),
+    ),
+    Mutant(
+        "undo: what was too much is kept anew from the middle on",
+        "actors/scheduler/transitions/acts.py",
+        "row is None and noted.changed > 0",
+        "False",
+        tests=(LIMITS + "test_of_an_action_over_many_turns_all_is_kept_or_none",),
+    ),
     Mutant(
         "audit: what changes nothing is noted, too",
         "actors/scheduler/transitions/audit.py",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.simulation.crowd import Crowd
+from tests.simulation.operator import Operator
 from tests.simulation.planner import Planner
 from tests.simulation.promises import Promises, Wish
 from tests.simulation.pulled import HIGHEST_CAP
@@ -60,9 +61,14 @@ class Instance:
         self.claims: dict[int, Puller] = {}
         """Whose claims wait, or are on their way."""
         self.claims_made = 0
+        self.operated = self.random.random() < 0.4
+        """Operators cancel and retry in bulk, and undo that."""
+        self.actions: list[str] = []
         self.pausing = False
         """Somebody stops pool a just now: two would not know of each other."""
         disk.pulled.calm, disk.pulled.on_start, disk.pulled.on_done = not self.storm, self.starts, self.is_done
+        disk.pulled.on_cancelled = self.is_cancelled
+        disk.acts.on_swept, disk.acts.on_restored = self.is_swept, self.is_restored
 
     @property
     def storm_now(self) -> bool:
@@ -146,6 +152,24 @@ class Instance:
             self.promises.delivered[wish.n] += 1
             self.note(f"done {wish.n}")
 
+    def is_swept(self, job: JobRow) -> None:
+        """A bulk action is about to cancel it."""
+        if (wish := self.wish_of(job)) is not None:
+            self.promises.must_be_operated(self.operated, wish)
+            wish.swept = True
+            self.note(f"swept {wish.n}")
+
+    def is_cancelled(self, job: JobRow) -> None:
+        """It is about to be cancelled. No undo puts it back if it runs."""
+        if self.operated and (wish := self.wish_of(job)) is not None:
+            wish.swept = True
+
+    def is_restored(self, job: JobRow) -> None:
+        """An undo is about to put it back."""
+        if (wish := self.wish_of(job)) is not None:
+            wish.swept = False
+            self.note(f"restored {wish.n}")
+
     # ---- Users -----------------------------------------------------------------------------------
 
     async def user(self, jobs: Scheduler, host: ActorHost) -> None:
@@ -162,6 +186,8 @@ class Instance:
             await self.operate(jobs, wish)
             if self.random.random() < 0.2:
                 await Crowd(self, jobs).come()
+            if self.operated and self.random.random() < 0.3:
+                await Operator(self, jobs).act()
             await self.world.tally(host)
 
     async def operate(self, jobs: Scheduler, wish: Wish) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from tests.mutants.breaking import broken_copy, run_tests
+from tests.simulation.mutants_acts import ACTS
 from tests.simulation.mutants_clocks import CLOCKS
 from tests.simulation.mutants_queues import QUEUES
 from tests.simulation.mutants_schedules import SCHEDULES, Mutant
@@ -240,6 +241,7 @@ MUTANTS = (
         'epoch = int(row or b"0") + 1',
     ),
     *SCHEDULES,
+    *ACTS,
     *QUEUES,
     *CLOCKS,
     Mutant(

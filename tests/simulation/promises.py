@@ -29,6 +29,8 @@ class Wish:
     """May end dead: its budget is small, or the receiver may refuse it for good."""
     accepted: bool = False
     cancelled: bool = False
+    swept: bool = False
+    """A bulk action has cancelled it, and no undo has put it back."""
     unsure: bool = False
     """Its caller heard an error: it may be there or not."""
 
@@ -61,6 +63,8 @@ class Promises:
     runs: dict[str, list[Run]] = field(default_factory=dict)
     untils: dict[str, int] = field(default_factory=dict)
     """When each lease ends, as it stood when its callback left."""
+    names: dict[int, str] = field(default_factory=dict)
+    """Webhook ids, by the numbers of wishes."""
     crashes: int = 0
     paused_since: int | None = None
     """Since when pool a was surely paused."""
@@ -97,13 +101,19 @@ class Promises:
         if "schedule" in content:
             self.disk.schedules.sent(content, webhook_id)
         else:
-            self._sent_wish(self.wishes[content["args"]["n"]], held)
+            self._sent_wish(self.wishes[content["args"]["n"]], held, webhook_id)
         self._count_slots(content.get("pool"))
         assert content["attempt"] > self.attempts.get(webhook_id, 0), f"attempt of {job_id} repeats"
         self.attempts[webhook_id] = content["attempt"]
         self.leases.setdefault(webhook_id, set()).add(lease)
 
-    def _sent_wish(self, wish: Wish, held: LeaseRow) -> None:
+    def must_be_operated(self, operated: bool, wish: Wish) -> None:
+        if not operated:
+            self.broken.append(f"job {wish.n} was cancelled in bulk, and nobody asked for that")
+
+    def _sent_wish(self, wish: Wish, held: LeaseRow, webhook_id: str) -> None:
+        known = self.names.setdefault(wish.n, webhook_id) if wish.n else webhook_id
+        assert known == webhook_id, f"job {wish.n} got another name: {webhook_id}"
         assert not wish.cancelled, f"job {wish.n} was sent after its cancel was answered"
         if self.paused_since is not None and wish.pool == "a" and not self.steps:
             assert held.started <= self.paused_since, f"job {wish.n} started in a paused pool"
@@ -147,7 +157,8 @@ class Promises:
         assert on_disk or went or self._expired(wish), f"job {wish.n} was accepted and is not on disk"
 
     def _gone(self, wish: Wish) -> bool:
-        return wish.cancelled or wish.may_die or (wish.expires is not None and wish.expires <= self.clock.now_ms())
+        cancelled = wish.cancelled or wish.swept
+        return cancelled or wish.may_die or (wish.expires is not None and wish.expires <= self.clock.now_ms())
 
     def _expired(self, wish: Wish) -> bool:
         """Whether its history says that it expired: a clock that was ahead meanwhile may be back."""

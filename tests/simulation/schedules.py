@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.acts import Acts
 from tests.simulation.pulled import Pulled
 from tests.simulation.record import Record, RecordedDisk
 from tests.simulation.traveller import ACTOR
@@ -51,6 +52,7 @@ class Watched:
         self.whole, self.name = whole, name
         self.schedules = Schedules(self)
         self.pulled = Pulled(whole.maps, name)
+        self.acts = Acts(whole.maps, name)
 
     @property
     def rows_now(self) -> SortedMap:
@@ -59,6 +61,7 @@ class Watched:
     def begins(self, one: ActorWrites) -> Mapping[str, tuple[DefinitionRow | None, CursorRow | None]]:
         """A commit is about to be applied: the schedules that it changes, as they are."""
         names = {key.split(b"/")[1].decode() for key in one.rows if key.startswith((b"cron/", b"cronat/"))}
+        self.acts.commit(one.rows)
         self.pulled.commit(one.rows)
         return {name: self.schedule(name) for name in sorted(names)}
 

@@ -235,6 +235,7 @@ class World:
             await instance.promises.hold(calm=not self.storm)
             instance.disk.schedules.hold()
             instance.disk.pulled.hold()
+            instance.disk.acts.hold()
         assert self.record.broken == [], self.record.broken[:3]
         assert self.failed == [], self.failed[:3]
         assert len(self.counted) == len(set(self.counted)), "an update was lost"

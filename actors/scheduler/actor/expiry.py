@@ -179,6 +179,10 @@ async def _forget_history(turn: Turn, due: Due) -> None:
 
 
 async def _forget(turn: Turn, kind: str, prefix: bytes, day: str) -> None:
+    """Delete a page of what one day has left; the days that do not fit into the commit wait for the next turn."""
+    if turn.is_full:
+        turn.state.put_timer(turn.now, kind, day)
+        return
     rows = await turn.state.storage.scan(prefix, after(prefix), limit=ROWS_PER_TURN)
     for key, _ in rows:
         turn.state.storage.delete(key)

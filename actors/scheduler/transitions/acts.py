@@ -39,7 +39,10 @@ class Acting:
     def __init__(self, turn: Turn, action_id: str, row: ActRow | None, noted: AuditRow) -> None:
         self._turn, self.id, self._noted = turn, action_id, noted
         self._old = row
-        self.row = row or ActRow(noted.action, 0)
+        self._is_forgotten = row is None and noted.changed > 0
+        """What it had changed was too much or is too long ago. Then nothing more is kept: an undo is of all, or of
+        nothing."""
+        self.row = row or ActRow(noted.action, 0, full=self._is_forgotten)
         self.is_undone = bool(self.row.undone_by)
         """True if somebody has undone it already: then it changes nothing more."""
 
@@ -75,7 +78,8 @@ class Acting:
         audit.put(turn, self.id, noted)
         if self._old is not None and self._old.rings_at:
             turn.state.drop_timer(self._old.rings_at, UNDO, self.id)
-        put_act(turn, self.id, replace(self.row, rings_at=until or turn.now))
+        if not self._is_forgotten:
+            put_act(turn, self.id, replace(self.row, rings_at=until or turn.now))
 
 
 def put_act(turn: Turn, action_id: str, row: ActRow) -> None:
@@ -142,14 +146,18 @@ async def pieces_of(turn: Turn, job: JobRow) -> list[bytes]:
 
 
 async def forget(turn: Turn, action_id: str, row: ActRow) -> None:
-    """Delete a page of what an action has kept; the action itself when nothing is left."""
+    """Delete a page of what an action has kept; the action itself when nothing is left. Many may have waited for this
+    while the host was down, and each waits for room in the commit."""
     storage = turn.state.storage
+    if turn.is_full:
+        put_act(turn, action_id, replace(row, rings_at=turn.now, full=True))
+        return
     found = await storage.scan_many(
         [(prefix, after(prefix), PAGE) for prefix in (trash_prefix(action_id), trash_args_prefix(action_id))]
     )
     for key, _ in (*found[0], *found[1]):
         storage.delete(key)
-    if any(len(rows) == PAGE for rows in found):
+    if any(len(rows) == PAGE for rows in found):  # what has no action any more would never be found
         put_act(turn, action_id, replace(row, rings_at=turn.now, full=True))
     else:
         storage.delete(act_key(action_id))

@@ -149,7 +149,8 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
     """Put a job back that was cancelled, where it stood, with the incarnation that it had. Its id must be free."""
     state = turn.state
     state.add_job(job, rest_of_args, at)
-    _set_cap(turn, job)
+    if job.pool not in state.lines.pools:  # else its cap is that of who came later
+        _set_cap(turn, job)
     state.occurrences.note(job, "retried")
     key = result_key(job.id)
     if job.keep_result_ms is not None and (value := await state.storage.get(key)) is not None:

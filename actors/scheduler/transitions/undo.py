@@ -24,7 +24,7 @@ from tocsin.actors.scheduler.model.acts import (
     trash_args_key,
     trash_prefix,
 )
-from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.audit import AuditRow, audit_key
 from tocsin.actors.scheduler.model.crockford import ms_of
 from tocsin.actors.scheduler.model.rows import JobRow, at_key, dead_key, job_key
@@ -65,11 +65,17 @@ async def start(turn: Turn, undo_id: str, action_id: str, by: AskedBy) -> Undoin
             f"action {action_id!r} was undone by {noted.undone_by!r}: undo that one to have it again",
             undoneBy=noted.undone_by,
         )
-    if row is None or row.full or row.undoes or noted.undo_until <= turn.now:
+    stopped = False
+    if row is None and not noted.changed and noted.action == "dead_retry_all":
+        stopped = await redrive.stop(turn, action_id)
+    if stopped:
+        row = ActRow(noted.action, 0)  # it waited for another one, and had retried nothing yet
+    if row is None or (not stopped and (row.full or row.undoes or noted.undo_until <= turn.now)):
         return ConflictError(_why_not(action_id, row, noted))
     if row.rings_at:
         turn.state.drop_timer(row.rings_at, UNDO, action_id)
-    stopped = row.action == "dead_retry_all" and await redrive.stop(turn, action_id)
+    if row.action == "dead_retry_all":
+        stopped = await redrive.stop(turn, action_id) or stopped
     acts.put_act(turn, action_id, replace(row, rings_at=0, undone_by=undo_id))
     audit.put(turn, action_id, replace(noted, undone_by=undo_id, undo_until=0))
     undo = ActRow("undo", turn.now + ALONE_MS, undoes=action_id, skipped=row.skipped)
@@ -94,9 +100,11 @@ def _why_not(action_id: str, row: ActRow | None, noted: AuditRow) -> str:
 
 async def page(turn: Turn, undo_id: str) -> Undoing | None:
     """Go on with an undo: one page. None if there is none of that id."""
-    row, noted = await acts.read_act(turn, undo_id), await acts.read_noted(turn, undo_id)
-    if row is None or noted is None:
+    row = await acts.read_act(turn, undo_id)
+    if row is None:
         return None
+    kept = await acts.read_noted(turn, undo_id)
+    noted = kept or AuditRow(ms_of(undo_id), "undo", PYTHON, row.undoes)  # its day of the log is dropped: nobody looks
     if not row.undoes:
         return Undoing(noted.undoes, noted.matched or 0, row.done, row.skipped, False, noted.undo_until)
     storage, undoes = turn.state.storage, row.undoes
@@ -126,15 +134,16 @@ async def page(turn: Turn, undo_id: str) -> Undoing | None:
     now = replace(acting.row, done=row.done + done)
     if left:
         acts.put_act(turn, undo_id, replace(now, rings_at=turn.now + ALONE_MS))
-        audit.put(turn, undo_id, replace(noted, changed=now.done))
+        if kept is not None:
+            audit.put(turn, undo_id, replace(noted, changed=now.done))
         return Undoing(undoes, noted.matched or 0, now.done, now.skipped, running=True)
     storage.delete(act_key(undoes))
     until = turn.now + UNDO_MS if now.done and not now.full else 0
     acts.put_act(turn, undo_id, replace(now, undoes="", rings_at=until or turn.now))
-    if now.done:
-        audit.put(turn, undo_id, replace(noted, changed=now.done, undo_until=until))
-    else:
+    if not now.done:
         await _forget_in_vain(turn, undo_id, noted)
+    elif kept is not None:
+        audit.put(turn, undo_id, replace(noted, changed=now.done, undo_until=until))
     return Undoing(undoes, noted.matched or 0, now.done, now.skipped, False, until)
 
 
