@@ -80,6 +80,20 @@ TRANSFERS = (
         tests=(ROWS + "test_a_row_that_a_newer_program_wrote_comes_back_with_what_this_one_does_not_know",),
     ),
     Mutant(
+        "import: rows that nobody found sound are read when the instance begins",
+        "actors/scheduler/state/rebuild.py",
+        "    if state.instance.importing:\n        return",
+        "    if False:\n        return",
+        tests=(REFUSED + "test_rows_that_came_are_removed_whatever_they_say",),
+    ),
+    Mutant(
+        "import: a row may be longer than a store holds",
+        "actors/scheduler/transfer/named_rows.py",
+        "    if len(key) > MAX_KEY or len(value) > MAX_VALUE:",
+        "    if False:",
+        tests=(REFUSED + "test_a_file_that_is_not_whole_leaves_nothing",),
+    ),
+    Mutant(
         "seal: the alarm of an instance that has left goes on",
         "actors/scheduler/actor/scheduler_actor.py",
         "        if state.instance.moving is not None and is_sealed(state.instance):\n            return\n",

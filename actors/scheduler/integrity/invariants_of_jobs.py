@@ -137,7 +137,8 @@ class Look:
         """Return False if the rows cannot be judged: a newer layout, or a removal under way."""
         meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, META_LABELS, INSTANCE, CLOCK])
         self.found.rows += len(meta)
-        layout = layout_of(meta) or b"%d" % LAYOUT
+        if (layout := layout_of(meta)) is None:
+            layout = b"%d" % LAYOUT
         if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
             self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {LAYOUT}")
             return False

@@ -75,18 +75,20 @@ async def _read_memory(state: SchedulerState) -> None:
     """Read memory from rows: one hop for most, a page at a time for many lines."""
     keys = [META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE, CLOCK]
     meta = await state.storage.get_many(keys)
-    layout = _check_layout(state, layout_of(meta))
+    if INSTANCE in meta and (instance := state.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
+        state.instance = instance
+        state.lines.paused = instance.paused or instance.moving is not None
+    if state.instance.importing:
+        return  # rows of a file, which nobody has found sound yet: whatever they say, they can be removed
+    layout = LAYOUT if state.instance.erasing else _check_layout(state, layout_of(meta))
     state.labels.load(layout, meta.get(META_LABELS))
     if META_COUNTERS in meta and (counters := state.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
         state.counters, state.sealed_counters = counters, encode(counters)
         if not balance.is_counted(counters):
             balance.settle(counters)
     state.occurrences.load(meta.get(META_SLOT))
-    if INSTANCE in meta and (instance := state.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
-        state.instance = instance
-        state.lines.paused = instance.paused or instance.moving is not None
-        if instance.erasing:
-            return  # the instance is being removed: only some of the rows are left
+    if state.instance.erasing:
+        return  # the instance is being removed: only some of the rows are left
     if CLOCK in meta:
         state.clock = _clock(meta[CLOCK])
     for key, value in await state.all_rows(b"pool/"):

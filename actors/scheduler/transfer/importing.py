@@ -12,7 +12,7 @@ import msgspec
 
 from tocsin.actors.scheduler.model.moving import Imported, ImportRow
 from tocsin.actors.scheduler.model.rows import INSTANCE, LAYOUT, InstanceRow, LeaseRow, decode, encode
-from tocsin.actors.scheduler.transfer.manifest import LONGEST_LINE, Manifest, Trailer, manifest_of
+from tocsin.actors.scheduler.transfer.manifest import LONGEST_LINE, UNREADABLE, Manifest, Trailer, manifest_of
 from tocsin.actors.scheduler.transfer.named_rows import Renamed, family_of, row_of, shown
 from tocsin.errors import InvalidInputError
 from tocsin.storage.api import Row
@@ -83,7 +83,7 @@ class Arriving:
         assert self.manifest is not None
         try:
             self.trailer = _end.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             raise InvalidInputError("the last line of this export cannot be read: the file was edited") from None
         if self.trailer.sha256 != self._digest.hexdigest():
             raise InvalidInputError(

@@ -69,7 +69,8 @@ class LocalTransfer:
         view = self._view()
         meta = await view.get([INSTANCE, META_COUNTERS, META_IMPORT])
         row = decode(InstanceRow, INSTANCE, meta[INSTANCE]) if INSTANCE in meta else InstanceRow()
-        counters = decode(Counters, META_COUNTERS, meta[META_COUNTERS]) if META_COUNTERS in meta else Counters()
+        is_counted = META_COUNTERS in meta and not row.importing  # what comes may be anything
+        counters = decode(Counters, META_COUNTERS, meta[META_COUNTERS]) if is_counted else Counters()
         moving = row.moving or (None, None, False)
         return TransferState(
             exists=bool(await view.scan(b"\x01", b"\xff", limit=1)),

@@ -14,6 +14,10 @@ LONGEST_LINE: Final = 4 * 1024 * 1024
 """Bytes. The largest value of a store, escaped, is far below."""
 
 
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading JSON of anybody may raise."""
+
+
 class Manifest(msgspec.Struct, rename="camel", frozen=True, tag="export", tag_field="tocsin"):
     """The first line."""
 
@@ -57,10 +61,10 @@ def manifest_of(line: bytes) -> Manifest:
     """Read the first line. InvalidInputError if it is none, or of a version that is not known."""
     try:
         found = msgspec.json.decode(line, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         try:
             newer = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             newer = None
         if isinstance(newer, dict) and newer.get("tocsin") == "export" and newer.get("format") != FORMAT:
             raise _newer(newer.get("format")) from None

@@ -17,6 +17,7 @@ import msgspec
 from tocsin.actors.scheduler.model.row_kinds import FAMILIES, SINGLE
 from tocsin.actors.scheduler.model.rows import Row, encode
 from tocsin.errors import InvalidInputError
+from tocsin.storage.api import MAX_KEY, MAX_VALUE
 
 MISSING: Final = object()
 INCARNATION: Final = "incarnation"
@@ -153,8 +154,13 @@ def row_of(line: bytes, renamed: Renamed | None = None) -> tuple[bytes, bytes]:
                     f"{shown(key)} was written by a newer version than this one: a copy gives its job a new name, "
                     "so it must be read"
                 )
-    except (msgspec.MsgspecError, UnicodeDecodeError, UnicodeEncodeError, binascii.Error) as error:
+    except (msgspec.MsgspecError, UnicodeError, binascii.Error, OverflowError, RecursionError) as error:
         raise InvalidInputError(f"a line is not what an export writes: {error}") from None
+    if len(key) > MAX_KEY or len(value) > MAX_VALUE:
+        raise InvalidInputError(
+            f"{shown(key)} is longer than a row of a store can be: {len(value):,} bytes of at most {MAX_VALUE:,} under "
+            f"a key of {len(key):,} of at most {MAX_KEY:,}"
+        )
     return (key if renamed is None else _renamed_key(key, renamed)), value
 
 
