@@ -84,6 +84,13 @@ TRANSFERS = (
         "actors/scheduler/state/rebuild.py",
         "    if state.instance.importing:\n        return",
         "    if False:\n        return",
+        also=(
+            (
+                "actors/scheduler/state/rebuild.py",
+                "layout = LAYOUT if state.instance.erasing else _check",
+                "layout = _check",
+            ),
+        ),
         tests=(REFUSED + "test_rows_that_came_are_removed_whatever_they_say",),
     ),
     Mutant(

@@ -166,6 +166,8 @@ class Instance:
 
     def is_restored(self, job: JobRow) -> None:
         """An undo is about to put it back."""
+        if job.schedule is not None:
+            self.disk.schedules.of(job.schedule.name).exclusive = False
         if (wish := self.wish_of(job)) is not None:
             wish.swept = False
             self.note(f"restored {wish.n}")

@@ -44,8 +44,14 @@ class Operator:
         await self._done(self.jobs.dead_retry_all(all=True, rate_per_second=self.random.choice((1, 50))))
 
     async def undo(self) -> None:
-        if self.instance.actions:
-            await self._done(self.jobs.undo(self.random.choice(self.instance.actions[-4:])))
+        choices = self.instance.actions[-4:]
+        if self.random.random() < 0.3:
+            try:
+                choices = [one.id for one in (await self.jobs.audit(action="schedules.delete", limit=2)).actions]
+            except UNHEARD:
+                assert self.instance.storm, "nothing failed, yet a caller heard an error"
+        if choices:
+            await self._done(self.jobs.undo(self.random.choice(choices)))
 
     async def _done(self, asked: Awaitable[Any]) -> None:
         try:

@@ -24,8 +24,13 @@ class AskedBy(msgspec.Struct, frozen=True, array_like=True):
     person: bool = False
 
     def __str__(self) -> str:
-        named = [f"{name} {value}" for name, value in (("token", self.token), ("user", self.user)) if value]
+        named = [f"{name} {_in_a_line(value)}" for name, value in (("token", self.token), ("user", self.user)) if value]
         return ", ".join([f"asked for by {self.via}", *named])
+
+
+def _in_a_line(name: str) -> str:
+    """Return a name as a line of a log can have it. An app's users may choose theirs, line ends included."""
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 PYTHON: Final = AskedBy()

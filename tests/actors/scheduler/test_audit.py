@@ -260,3 +260,9 @@ async def test_the_removal_of_an_instance_takes_its_log_with_it_and_is_logged(si
     assert await log(ops) == []
     (line,) = lines.of("'t' was removed")
     assert "user alice" in line
+
+
+def test_a_name_that_somebody_chose_is_no_line_of_a_log() -> None:
+    asked = str(AskedBy("http", "ops", "eve\n2026 WARNING root did it\x1b[31m\u202e"))
+    assert asked.isprintable() and asked.startswith("asked for by http, token ops, user eve\\n2026")
+    assert str(AskedBy("http", user="zoë 日本")) == "asked for by http, user zoë 日本"
