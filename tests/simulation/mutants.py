@@ -130,14 +130,14 @@ MUTANTS = (
     Mutant(
         "the stored wake time leaves out lease ends",
         "actors/scheduler/actor/end_of_turn.py",
-        "        stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)",
-        "        stored = _earliest(overdue, outlook.next_due, state.next_timer)",
+        "        stored_at = (overdue, outlook.next_due, state.next_timer, end_at)",
+        "        stored_at = (overdue, outlook.next_due, state.next_timer)",
     ),
     Mutant(
         "the stored wake time leaves out overdue heads",
         "actors/scheduler/actor/end_of_turn.py",
-        "        stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)",
-        "        stored = _earliest(outlook.next_due, state.next_timer, end_at)",
+        "        stored_at = (overdue, outlook.next_due, state.next_timer, end_at)",
+        "        stored_at = (outlook.next_due, state.next_timer, end_at)",
     ),
     Mutant(
         "dead letters are not counted",
