@@ -26,6 +26,13 @@ UNDOING = (
         tests=(LIMITS + "test_what_is_forgotten_at_one_instant_fits_into_commits",),
     ),
     Mutant(
+        "undo: each page waits for its caller, also where nobody drives it",
+        "actors/scheduler/transitions/undo.py",
+        "await page(turn, action_id, 0)",
+        "await page(turn, action_id)",
+        tests=(LIMITS + "test_an_undo_that_nobody_drives_ends_soon",),
+    ),
+    Mutant(
         "undo: it ends where its day of the log is dropped",
         "actors/scheduler/transitions/undo.py",
         '    noted = kept or AuditRow(ms_of(undo_id), "undo", PYTHON, row.undoes)',

@@ -40,7 +40,7 @@ from tocsin.storage.api import after
 
 PAGE: Final = 500
 ALONE_MS: Final = 5_000
-"""An undo goes on by itself if its caller has not asked for the next page for this long."""
+"""An undo goes on by itself, page after page, if its caller has not asked for the next page for this long."""
 Refused = ConflictError | NotFoundError
 
 
@@ -98,7 +98,7 @@ def _why_not(action_id: str, row: ActRow | None, noted: AuditRow) -> str:
     )
 
 
-async def page(turn: Turn, undo_id: str) -> Undoing | None:
+async def page(turn: Turn, undo_id: str, alone_ms: int = ALONE_MS) -> Undoing | None:
     """Go on with an undo: one page. None if there is none of that id."""
     row = await acts.read_act(turn, undo_id)
     if row is None:
@@ -133,7 +133,7 @@ async def page(turn: Turn, undo_id: str) -> Undoing | None:
     turn.state.drop_timer(row.rings_at, UNDO, undo_id)
     now = replace(acting.row, done=row.done + done)
     if left:
-        acts.put_act(turn, undo_id, replace(now, rings_at=turn.now + ALONE_MS))
+        acts.put_act(turn, undo_id, replace(now, rings_at=turn.now + alone_ms))
         if kept is not None:
             audit.put(turn, undo_id, replace(noted, changed=now.done))
         return Undoing(undoes, noted.matched or 0, now.done, now.skipped, running=True)
@@ -164,7 +164,7 @@ async def go_on(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
         if row is None or row.rings_at != ms:
             continue
         if row.undoes:
-            await page(turn, action_id)
+            await page(turn, action_id, 0)
         else:
             await acts.forget(turn, action_id, row)
 

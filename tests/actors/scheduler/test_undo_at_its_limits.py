@@ -136,3 +136,14 @@ async def test_a_bulk_retry_at_a_pace_is_kept_whole_or_not_at_all(sim: Simulated
     with pytest.raises(ConflictError, match="at most 100,000 jobs"):
         await sim.jobs.undo(started.redrive_id)
     assert await left_over(sim) == []
+
+
+@on_simulated_host()
+async def test_an_undo_that_nobody_drives_ends_soon(sim: SimulatedHost) -> None:
+    await submit(sim, 6_000)
+    gone = await sim.jobs.cancel_all(all=True)
+    await sim.host.runtime.call(ME, events.StartUndo(mint_id(sim.now, 7), gone.action_id or "", AskedBy()))
+    await sim.sleep(4)
+    assert (await sim.jobs.status()).backlog == 0
+    await sim.sleep(4)
+    assert (await sim.jobs.status()).backlog == 6_000
