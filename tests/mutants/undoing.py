@@ -138,8 +138,8 @@ UNDOING = (
     Mutant(
         "undo: the bulk retry goes on",
         "actors/scheduler/transitions/undo.py",
-        '    stopped = row.action == "dead_retry_all" and await redrive.stop(turn, action_id)',
-        "    stopped = False",
+        "        stopped = await redrive.stop(turn, action_id) or stopped",
+        "        pass",
         tests=(UNDO + "test_letters_of_a_bulk_retry_that_have_not_started_are_dead_again",),
     ),
     Mutant(
@@ -166,7 +166,7 @@ UNDOING = (
     Mutant(
         "undo: one that nobody drives stands still",
         "actors/scheduler/transitions/undo.py",
-        "            await page(turn, action_id)",
+        "            await page(turn, action_id, 0)",
         "            pass",
         tests=(UNDO + "test_an_undo_that_was_cut_off_by_a_crash_ends_by_itself",),
     ),
@@ -215,8 +215,8 @@ UNDOING = (
     Mutant(
         "undo: one that puts nothing back counts as an undo",
         "actors/scheduler/transitions/undo.py",
-        "    if now.done:\n",
-        "    if True:\n",
+        "    if not now.done:\n",
+        "    if False:\n",
         tests=(UNDO + "test_an_undo_that_puts_nothing_back_is_not_in_the_log_and_nothing_counts_as_undone",),
     ),
     Mutant(

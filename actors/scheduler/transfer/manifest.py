@@ -15,7 +15,7 @@ LONGEST_LINE: Final = 4 * 1024 * 1024
 
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What reading JSON of anybody may raise."""
+"""Errors of JSON that cannot be read, whoever wrote it."""
 
 
 class Manifest(msgspec.Struct, rename="camel", frozen=True, tag="export", tag_field="tocsin"):

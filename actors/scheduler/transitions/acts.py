@@ -40,8 +40,8 @@ class Acting:
         self._turn, self.id, self._noted = turn, action_id, noted
         self._old = row
         self._is_forgotten = row is None and noted.changed > 0
-        """What it had changed was too much or is too long ago. Then nothing more is kept: an undo is of all, or of
-        nothing."""
+        """True if what it had changed was too much or is too long ago. Then nothing more is kept: an undo is of all, or
+        of nothing."""
         self.row = row or ActRow(noted.action, 0, full=self._is_forgotten)
         self.is_undone = bool(self.row.undone_by)
         """True if somebody has undone it already: then it changes nothing more."""
