@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from tocsin.actors.http.access import Gate, Visit
-from tocsin.actors.http.asked_by import asked_by
+from tocsin.actors.http.asked_by import asked_by, is_noted
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.errors import MethodNotAllowedError, refusal
 from tocsin.actors.http.incoming import Incoming
@@ -90,7 +90,7 @@ class OperationEndpoint(Endpoint):
         self._crowd = crowd
         self._operations = {one.method: one for one in operations}
         self._noted = {one.method for one in operations if not one.scopes.isdisjoint(OPERATING)}
-        """Methods whose callers the audit log names."""
+        """Methods whose callers the audit log may name."""
         self._ports = ports
 
     async def answer(self, request: Incoming, visit: Visit) -> Reply:
@@ -100,9 +100,9 @@ class OperationEndpoint(Endpoint):
         port = self._ports(request.path_params.get("instance", DEFAULT_INSTANCE))
         if operation.scopes and visit.token is not None:
             self._gate.check_token(visit.token, operation.scopes, operation.action, port.name)
-        if operation.method in self._noted:
+        if operation.method in self._noted and is_noted(operation.action, visit):
             port = port.asked_by(asked_by(visit))
-        # Only what schedules asks an app's user for its text: that may be slow, or fail.
+        # Only what schedules, and what is noted, asks an app's user for its text: that may be slow, or fail.
         initiator = visit.caller.identity if operation.action in SCHEDULING else ("", "")
         call = Call(request, port, self._gate, self._crowd, visit, operation.action, initiator)
         if operation.method == "GET":  # reads only: what a caller has left is read no further

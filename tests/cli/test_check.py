@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tocsin.actors.scheduler.integrity.findings import KINDS
+from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
@@ -238,6 +239,11 @@ BREAKS: dict[str, Break] = {
     ),
     "a timer of nobody": Break(lambda r: r.put(b"timer/001900000000000/retire/x"), {"TIMER_IDLE"}),
     "a timer of no redrive": Break(lambda r: r.put(b"timer/001900000000000/redrive/x"), {"TIMER_IDLE"}),
+    "what is kept of an action that is not there": Break(
+        lambda r: r.put(b"trash/01mcc5rm0006hhgq2g00002xm9/plain", encode(TrashRow("cancelled", "1-1"))),
+        {"TRASH"},
+        aside=1,
+    ),
     "history under another day": Break(history_of_another_day, {"DAY", "TIMER_MISSING"}),
     # The wake time
     "nobody is to be woken": Break(lambda r: r.wake(None), {"WAKE"}),

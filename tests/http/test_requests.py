@@ -41,7 +41,7 @@ def said_nothing(path: str, answer: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/nothing", "/schedule/", "//schedule", "/Schedule", "/i", "/i//get", "/i/a/nothing", "/ws"]
+    "path", ["/", "/nothing", "/schedule/", "//schedule", "/Schedule", "/i", "/i//get", "/i/a/nothing"]
 )
 async def test_an_unknown_route_is_404_whatever_the_method(http_client: HttpClient, path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
@@ -166,7 +166,13 @@ class CountedBody:
             yield b" " * self.size
 
 
-BODIES = {"/schedule": SCHEDULE_BODY, "/schedule/batch": BATCH_BODY, "/complete": SCHEDULE_BODY}
+BODIES = {
+    "/schedule": SCHEDULE_BODY,
+    "/schedule/batch": BATCH_BODY,
+    "/complete": SCHEDULE_BODY,
+    "/dead/retry-all": SCHEDULE_BODY,  # of as many ids
+    "/dead/cancel-all": SCHEDULE_BODY,
+}
 LIMITS = [(path, BODIES.get(path, SMALL_BODY)) for path in POSTS]
 
 

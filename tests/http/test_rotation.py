@@ -167,7 +167,9 @@ async def test_without_a_token_and_a_user_a_job_has_no_initiator(host: ActorHost
     assert found is not None and found.initiator is None
 
 
-async def test_only_what_schedules_asks_a_user_for_its_text(host: ActorHost, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_what_keeps_who_asked_asks_a_user_for_its_text(
+    host: ActorHost, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken:
         def __str__(self) -> str:
             raise RuntimeError("detached")
@@ -180,6 +182,8 @@ async def test_only_what_schedules_asks_a_user_for_its_text(host: ActorHost, cap
     async with client_of(with_user) as client:
         assert (await client.get("/status")).status_code == 200
         assert (await client.post("/cancel", json={"id": "a"})).status_code == 200
+        assert (await client.post("/reschedule", json={"id": "a", "delayMs": 0})).status_code == 200
+        refused(await client.post("/dead/retry", json={"id": "a"}), 500, "INTERNAL")
         refused(await client.post("/schedule", json=JOB), 500, "INTERNAL")
     assert "detached" in caplog.text
 

@@ -70,7 +70,7 @@ UNDOING = (
     Mutant(
         "audit: a token that may schedule is a person's",
         "actors/http/asked_by.py",
-        '(visit.token is not None and "schedule" not in visit.token.scopes)',
+        'visit.token is not None and "schedule" not in visit.token.scopes',
         "visit.token is not None",
         tests=(
             "tests/http/test_audit_routes.py"
@@ -90,6 +90,13 @@ UNDOING = (
         '            audit.note(turn, by, "schedules.delete", one.name, {"owner": owner, "prune": True})\n',
         "            pass\n",
         tests=(AUDIT + "test_a_registration_is_noted_if_it_changed_something",),
+    ),
+    Mutant(
+        "audit: an app's user is asked for a text that nobody keeps",
+        "actors/http/asked_by.py",
+        "return action not in OF_PEOPLE or _operates_only(visit)",
+        "return True",
+        tests=("tests/http/test_rotation.py::test_only_what_keeps_who_asked_asks_a_user_for_its_text",),
     ),
     Mutant(
         "audit: the log is kept for ever",

@@ -32,6 +32,10 @@ WHOLE = Callback(
     schedule=Occurrence("report", 1795962300000, 1795875900000, 2),
 )  # fmt: skip
 
+TRACED = msgspec.structs.replace(
+    SMALLEST, trace=("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1")
+)
+
 
 def first_cells(table_header: str) -> str:
     """The first column of a table."""
@@ -69,10 +73,12 @@ class Wire:
 async def test_every_header_is_in_the_table_and_no_other() -> None:
     wire = Wire()
     dispatcher = Dispatcher(wire, Signer([SECRET]), lambda: "https://app.example", random=Random(1))
-    await dispatcher.attempt(SMALLEST, now_ms=NOW_MS)
+    await dispatcher.attempt(TRACED, now_ms=NOW_MS)
 
     named = set(re.findall(r"`([a-z-]+)`", first_cells("| header | what it is |")))
     assert named | {"content-type"} == set(wire.headers)
+    await dispatcher.attempt(SMALLEST, now_ms=NOW_MS)
+    assert set(wire.headers) == (named | {"content-type"}) - {"tracestate"}, "a trace that begins here has no state"
 
 
 @pytest.mark.anyio
