@@ -8,9 +8,11 @@ import pytest
 
 from tocsin import ActorHost
 from tocsin.actors.cron import preview
-from tocsin.actors.http import body
-from tocsin.actors.scheduler.inflight import worker_registry
-from tocsin.actors.scheduler.model import followers, validation
+from tocsin.actors.http import body, sessions, transfers
+from tocsin.actors.scheduler.client import bulk
+from tocsin.actors.scheduler.inflight import feed, worker_registry
+from tocsin.actors.scheduler.model import activity, acts, audit, followers, validation
+from tocsin.actors.scheduler.model.rows import DAY_MS
 from tocsin.actors.scheduler.schedules import definition
 from tocsin.dispatch import answer_contents, dispatcher, failure, pulled, retry, values
 
@@ -61,6 +63,20 @@ def kib(size: int) -> str:
             "requests waiting for one scheduler",
             ["{:,}".format((ActorHost.__init__.__kwdefaults__ or {})["mailbox_limit"])],
         ),
+        ("ids in one bulk action on dead letters", [f"{bulk.MOST_IDS:,}"]),
+        (
+            "undo",
+            [f"{acts.UNDO_MS // 60_000} minutes", f"{acts.KEPT_MOST:,} jobs", f"{acts.KEPT_BYTES // MIB} MiB"],
+        ),
+        ("audit log", [f"{audit.AUDIT_MS // DAY_MS} days"]),
+        ("activity", [f"{activity.MOST_MINUTES} minutes"]),
+        (
+            "what a [feed](feed.md) remembers",
+            [f"{feed.KEPT_S:.0f} s", f"{feed.MOST_FRAMES:,} frames", f"{feed.MOST_BYTES // MIB} MiB"],
+        ),
+        ("session of the dashboard", [f"{sessions.LIFE_MS // 3_600_000} hours"]),
+        ("exports at once", [f"{transfers.MOST_TOGETHER}"]),
+        ("place of a [move](export.md#moving)", [f"{validation.LONGEST_PLACE} printable"]),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
