@@ -82,12 +82,11 @@ def refused(turn: Turn, token: str) -> ConflictError | None:
 def note_import(turn: Turn, by: AskedBy | None, origin: ImportRow, jobs: int) -> None:
     """Note from which file the instance was made. The log that came along is before it."""
     if by is not None:
-        said: dict[str, str | int | bool] = {"source": origin.source, "exportedAt": origin.exported_at}
-        said |= {"rows": origin.rows, "sha256": origin.sha256}
+        said: dict[str, str | int | bool] = {"source": origin.source, "rows": origin.rows}
         if origin.move:
             said["move"] = origin.move
         action_id = audit.new_id(turn)
-        row = AuditRow(ms_of(action_id), "import", by, turn.ctx.id.name, said, changed=jobs)
+        row = AuditRow(ms_of(action_id), "import", by, said=said, changed=jobs)
         audit.put(turn, action_id, row)  # also one that is empty
 
 
@@ -99,7 +98,7 @@ def seal(turn: Turn, move: str, to: str, by: AskedBy | None, *, closed: bool) ->
     closed = closed or (row.moving is not None and row.moving[2])
     turn.state.put_instance(msgspec.structs.replace(row, moving=(move, to, closed)))
     if row.moving is None or closed != row.moving[2]:
-        audit.note(turn, by, "seal", turn.ctx.id.name, {"to": to, "move": move, "closed": closed})
+        audit.note(turn, by, "seal", said={"to": to, "closed": closed, "move": move})
     return None
 
 
@@ -109,7 +108,7 @@ def unseal(turn: Turn, move: str, by: AskedBy | None) -> bool:
     if row.moving is None or row.moving[0] != move:
         return False
     turn.state.put_instance(msgspec.structs.replace(row, moving=None))
-    audit.note(turn, by, "unseal", turn.ctx.id.name, {"to": row.moving[1], "move": move})
+    audit.note(turn, by, "unseal", said={"to": row.moving[1], "move": move})
     return True
 
 

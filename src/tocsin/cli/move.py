@@ -77,7 +77,6 @@ def move(
         asked.say("the token of SOURCE is not sent to TARGET: give --target-token if it asks for one")
     elif not target_token:
         target_token = token
-    import asyncio
 
     done = asyncio.run(_move(asked, abort, token or None, target_token or None, ca_file))
     if as_json:
