@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from random import Random
+from sys import modules
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tocsin.dispatch.callback import AttemptOutcome, Callback, Verdict
@@ -79,8 +80,7 @@ class Tracing:
         with which the request came."""
         if not self._on:
             return parent
-        from opentelemetry import trace
-
+        trace = modules[API]  # not imported here, which costs more than all the rest
         here = trace.get_current_span().get_span_context()
         if (tracer := self._tracer_now()) is None:
             return _said(here) if here.is_valid else parent
@@ -165,10 +165,8 @@ class Tracing:
 
     def _tracer_now(self) -> Tracer | None:
         """Return the tracer, or None while there is no provider."""
-        if self._tracer is None and self._on:
-            from opentelemetry import trace
-
-            provider = self._provider
+        if self._tracer is None and self._on and API in modules:
+            trace, provider = modules[API], self._provider
             if provider is None:
                 provider = trace.get_tracer_provider()
                 if isinstance(provider, trace.ProxyTracerProvider):
