@@ -98,7 +98,7 @@ class Dispatcher:
 
         It raises nothing but the cancellation of its task.
         """
-        if sending is None and API in modules:
+        if sending is None and API in modules and self.tracing.tracer_now() is not None:
             with self.tracing.sending(callback, self._random) as begun:
                 outcome = await self.attempt(callback, now_ms=now_ms, sending=begun)
                 begun.ended(outcome)

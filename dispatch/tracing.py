@@ -82,7 +82,12 @@ class Tracing:
             return parent
         trace = modules[API]  # not imported here, which costs more than all the rest
         here = trace.get_current_span().get_span_context()
-        if (tracer := self._tracer_now()) is None:
+        tracer = self._tracer
+        if tracer is None and (
+            self._provider or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+        ):
+            tracer = self.tracer_now()
+        if tracer is None:
             return _said(here) if here.is_valid else parent
         span = tracer.start_span(
             f"schedule {target}",
@@ -97,7 +102,7 @@ class Tracing:
     @contextmanager
     def sending(self, callback: Callback, random: Random) -> Iterator[Sending]:
         """Give one attempt its span, in which it is sent."""
-        tracer, target = self._tracer_now(), callback.function_path or callback.workflow or ""
+        tracer, target = self.tracer_now(), callback.function_path or callback.workflow or ""
         if tracer is None:
             yield Sending(None, None)
             return
@@ -112,7 +117,7 @@ class Tracing:
 
     def claimed(self, job: Claimed, trace: Trace, random: Random) -> Trace:
         """Return the trace that goes to a worker with a job: of a span that says that the worker got it."""
-        if (tracer := self._tracer_now()) is None:
+        if (tracer := self.tracer_now()) is None:
             return child(trace, random)
         from opentelemetry.trace import SpanKind
 
@@ -134,7 +139,7 @@ class Tracing:
 
         sent = parse(job.traceparent, job.tracestate)
         here = trace.get_current_span().get_span_context()
-        if (tracer := self._tracer_now()) is None:
+        if (tracer := self.tracer_now()) is None:
             if sent is None or (here.is_valid and _same_trace(here, sent)):
                 yield
                 return
@@ -163,7 +168,7 @@ class Tracing:
 
     # ---- The tracer ------------------------------------------------------------------------------
 
-    def _tracer_now(self) -> Tracer | None:
+    def tracer_now(self) -> Tracer | None:
         """Return the tracer, or None while there is no provider."""
         if self._tracer is None and self._on and API in modules:
             trace, provider = modules[API], self._provider

@@ -60,8 +60,8 @@ OPERATING = (
     Mutant(
         "tracing: headers come before the members of a job",
         "actors/scheduler/client/job_checks.py",
-        "if trace is None and (parent is not None or",
-        "if parent is not None or (trace is None and",
+        "        if trace is None:\n            trace, row = parent, job.job\n",
+        "        if trace is None or parent is not None:\n            trace, row = parent, job.job\n",
         tests=(T + "test_headers_of_a_request_are_the_parent_of_its_jobs_and_members_of_a_job_come_first",),
     ),
     Mutant(

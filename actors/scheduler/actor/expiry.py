@@ -70,7 +70,7 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
         else:
             delay_ms = 0 if job is None else backoff_ms(job, lease.at, turn.random)
             end = decide.lease_ended(job, lease, turn.now, delay_ms)
-            turn.state.tally.expired.append(lease.kind)
+            turn.state.tally.expired = [*turn.state.tally.expired, lease.kind]
         apply(turn, job, token, end)
 
 

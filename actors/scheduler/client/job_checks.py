@@ -110,8 +110,10 @@ class JobChecks:
         )  # fmt: skip
         if self.catalog.given:
             self.catalog.check(job.job, args)
-        if trace is None and (parent is not None or API in modules):
-            trace = self.trace_of(job.job, parent)
+        if trace is None:
+            trace, row = parent, job.job
+            if API in modules:
+                trace = self._tracing.scheduled(self.instance, row.id, row.target, row.queue or None, parent)
         return job if trace is None else replace(job, job=replace(job.job, trace=trace))
 
     def trace_of(self, job: JobRow, parent: Trace | None = None) -> Trace | None:

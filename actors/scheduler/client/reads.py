@@ -48,11 +48,10 @@ class LocalReads:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._feed = LocalFeed(instance, self.status)
 
     async def changes(self, *, since: str | None, wait_s: float | None) -> FeedPage:
         """Return the frames of the live feed behind a place, or wait for the next one."""
-        return await self._feed.changes(since=since, wait_s=wait_s)
+        return await LocalFeed(self._instance, self.status).changes(since=since, wait_s=wait_s)
 
     async def get(self, id: str) -> Record | None:
         """Return the job, dead ones included; None if there is none of that id."""

@@ -261,7 +261,15 @@ META_ZONES: Final = b"meta/zones"
 """The version of the time zones that next slots were computed with."""
 INSTANCE: Final = b"instance"
 
-encode: Final[Callable[[msgspec.Struct], bytes]] = msgspec.msgpack.Encoder().encode
+
+def _plain(value: object) -> str:
+    """Return a text of an app's own class as the text that it is; a row holds nothing else that msgpack lacks."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"a row cannot hold {type(value).__name__}")
+
+
+encode: Final[Callable[[msgspec.Struct], bytes]] = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _decoders: dict[type[msgspec.Struct], msgspec.msgpack.Decoder[msgspec.Struct]] = {}
 
 R = TypeVar("R", bound=msgspec.Struct)

@@ -5,6 +5,8 @@ Nothing is kept of a turn that is lost: its scheduler is read anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 
@@ -16,9 +18,9 @@ class Tally(msgspec.Struct):
     after: tuple[int, ...] = ()
     attempts: list[str] = []
     """The outcomes of attempts that ended."""
-    expired: list[str] = []
+    expired: Sequence[str] = ()
     """The kinds of leases that ended before their attempts were settled."""
-    took: list[float] = []
+    took: Sequence[float] = ()
     """How long workers took which said themselves how it went, ms."""
-    reasons: list[str] = []
+    reasons: Sequence[str] = ()
     """The reasons for which jobs died."""

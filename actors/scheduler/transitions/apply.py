@@ -108,7 +108,7 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
         state.note(job, row)
         state.tally.attempts.append(row.outcome)
         if lease.kind == PULLED and row.outcome in SAID:
-            state.tally.took.append(turn.now - lease.started)
+            state.tally.took = [*state.tally.took, turn.now - lease.started]
     if decision.next is not None:
         _become(turn, job, decision.next, lease.at.attempt)
         if isinstance(decision.next, Requeue) and job.expires_at is not None and decision.next.at.expires:

@@ -257,6 +257,8 @@ async def test_texts_of_a_class_of_the_app_s_are_stored_as_the_texts_they_are(si
         then=[Job(workflow=text, options={"queue": text})],
     )  # fmt: skip
     await sim.jobs.schedules.put(text, text, cron="0 9 * * *", queue=text)
+    await sim.jobs.schedules.pause(text)
+    await sim.jobs.cancel_all(pool=Text("other"), label=text, path=text)
     record = await sim.jobs.get(text)
 
     assert record is not None
