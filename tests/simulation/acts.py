@@ -39,9 +39,9 @@ class Acts:
     def commit(self, rows: Rows) -> None:
         """About to be applied."""
         before = self.maps.get(self.name) or SortedMap()
-        for key, value in rows.items():
-            if not key.startswith(b"trash/"):
-                continue
+        kept = [(key, value) for key, value in rows.items() if key.startswith(b"trash/")]
+        # One turn may put a job back and, for another action, cancel it again: it is kept last.
+        for key, value in sorted(kept, key=lambda row: row[1] is not None):
             _, action, about = key.decode().split("/")
             old = before.get(key)
             if value is not None and old is None:
