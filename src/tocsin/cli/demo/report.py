@@ -27,6 +27,9 @@ NEXT: Final = """\
   curl http://127.0.0.1:8321/status
   tocsin ls
 
+  # the dashboard of that server, http://127.0.0.1:8321/ui; or of this demo
+  tocsin demo --ui
+
   # one that recurs, and what its rule comes to
   tocsin schedules put report reports:send --cron "0 9 * * mon-fri"
   tocsin next "30 2 * * *" --tz America/New_York
