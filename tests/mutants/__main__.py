@@ -50,6 +50,8 @@ def check_control(chosen: list[Mutant], limit_s: float) -> None:
 def main(only: str, limit: float, control: bool) -> None:
     """Exit 1 if a mutant is missed, or if its tests fail in another way than by a test."""
     chosen = [mutant for mutant in MUTANTS if only in mutant.name or only in mutant.file]
+    if not chosen:
+        raise click.UsageError(f"no mutant's name or file holds {only!r}")
     if control:
         check_control(chosen, limit)
     missed = 0

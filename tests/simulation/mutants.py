@@ -274,6 +274,8 @@ def caught(mutant: Mutant, seeds: int) -> tuple[str, str] | None:
 def main(seeds: int, only: str, first: int | None) -> None:
     """Break one rule at a time; exit 1 if the simulation misses one."""
     chosen = [mutant for mutant in MUTANTS if only in mutant.name][:first]
+    if not chosen:
+        raise click.UsageError(f"no mutant's name holds {only!r}")
     if caught(CONTROL, 10) is not None:
         raise click.ClickException("the copy fails without any breakage: nothing below would mean anything")
     missed = 0
