@@ -7,7 +7,7 @@ actor (`OrderedStore`), read-only views of committed state (`StoreView`), and sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol, runtime_checkable
@@ -102,13 +102,22 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """These actors are no longer ours; drop their memory without writing back."""
+    """The actors whose names `covers` accepts are no longer ours; drop their memory without writing back."""
 
-    names: Sequence[str]
+    covers: Callable[[str], bool]
     reason: str
 
 
-Event = Owned | Lost
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The actors whose names `covers` accepts are to go to another host: begin nothing more for them, let what runs
+    end, and then call `left`, once. Until then they are still ours, and their commits are accepted."""
+
+    covers: Callable[[str], bool]
+    left: Callable[[], None]
+
+
+Event = Owned | Lost | Leaving
 
 
 @runtime_checkable

@@ -315,7 +315,7 @@ class Host:
                         self._owned(event)
                         if not event.more:
                             self._heard.set()
-                    else:
+                    elif isinstance(event, Lost):
                         self._lost(event)
                 return
             except StoreError as error:
@@ -373,11 +373,11 @@ class Host:
                 return
 
     def _lost(self, event: Lost) -> None:
-        for name in event.names:
-            actor = ActorId.parse(name)
+        for actor in [actor for actor in self.alarms.due if event.covers(str(actor))]:
             self.alarms.set(actor, None)
             self.alarms.worked(actor)  # its new owner reports its failures
-            if (activation := self._activations.get(actor)) is not None:
+        for actor, activation in list(self._activations.items()):
+            if event.covers(str(actor)):
                 activation.break_(StoreError(f"{actor}: ownership lost: {event.reason}"))
 
     # ---- Eviction --------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import Fenced, RolledBack, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from tocsin.storage.api import Lost, Owned
+from tocsin.storage.api import Event
 from tocsin.storage.memory import MemoryProvider
 
 
@@ -227,7 +227,7 @@ async def test_a_file_that_was_replaced_under_a_host_is_named(tmp_path: Path) ->
 def test_a_host_that_cannot_read_which_alarms_there_are_says_so_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     broken, events = [True], MemoryProvider.events
 
-    async def unreadable(self: MemoryProvider) -> AsyncIterator[Owned | Lost]:
+    async def unreadable(self: MemoryProvider) -> AsyncIterator[Event]:
         if broken[0]:
             raise StoreUnavailable("the index of alarms cannot be read")
         async for event in events(self):
