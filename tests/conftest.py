@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.postgres import Postgres, postgres_server
+from tests.postgres import KINDS, Postgres, postgres_server
 
 ROOT: Final = Path(__file__).parent
 LONG: Final = ("simulation/", "processes/", "actors/outbox/", "examples/", "browser/", "docs/", "cli/", "storage/")
@@ -48,9 +48,23 @@ def _turn(path: Path) -> int:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A server for all tests of a run, each in a database of its own."""
+    """A server for all tests of a process, each in a database of its own: PostgreSQL 18."""
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def system_postgres() -> Iterator[Postgres]:
+    """A server of the system's version, as old as is supported."""
+    with postgres_server("system") as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+def each_postgres(request: pytest.FixtureRequest) -> Postgres:
+    """One server after the other, for what must hold on both."""
+    server: Postgres = request.getfixturevalue("postgres" if request.param == "wheel" else "system_postgres")
+    return server
 
 
 @pytest.hookimpl(wrapper=True)

@@ -49,7 +49,7 @@ class Proxy:
     """In front of a PostgreSQL. `drop` lets all connections that there are fall silent, `dark` new ones, too."""
 
     def __init__(self, postgres: Postgres) -> None:
-        self._socket = postgres.folder / ".s.PGSQL.5432"
+        self._socket = postgres.socket
         self._flows: list[asyncio.Event] = []
         self._pumps: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
