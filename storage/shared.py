@@ -46,8 +46,30 @@ class StoreFacts:
     oldest_mail_ms: int
     beat_ms: int
     """The time since the last sign of life of this host was accepted."""
-    clock_ahead_ms: int
-    """The time by which this host's clock is ahead of the store's."""
+
+
+@dataclass(slots=True)
+class SharedCounts:
+    """The numbers of what this process met since it started, for metrics."""
+
+    taken: int = 0
+    """Slots that it took."""
+    handed_over: int = 0
+    """Slots that it released in order, to another host or because it stops."""
+    lost: int = 0
+    """Slots that were taken from it: it was declared dead, or an operator released them."""
+    fenced: int = 0
+    """Commits that were refused, because another host owned the slot."""
+    rolled_back: int = 0
+    """Slots whose rows were found older than what this host had committed."""
+    commits_lost: int = 0
+    """Commits that had been accepted and were missing in those."""
+    reaped: int = 0
+    """Hosts that it declared dead."""
+    died: int = 0
+    """Times that it was declared dead itself, and started again as another host."""
+    mail_sent: int = 0
+    mail_done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +112,7 @@ class SharedProvider(StoreProvider, Protocol):
     own; commits raise Fenced or RolledBack, and `events` yields Lost, when it owned them and does no more."""
 
     mailbox: Mailbox
+    counts: SharedCounts
 
     def locate(self, name: str) -> Located:
         """Return where an actor is, from memory. `here` only while this host's lease is good for certain."""
@@ -108,7 +131,18 @@ class SharedProvider(StoreProvider, Protocol):
         """Say where other hosts reach this one, and its share of the slots. To be called before `start`."""
         ...
 
+    @property
+    def store_ms(self) -> int | None:
+        """Return the time of the store's clock now, ms since the epoch, as the last beats tell; None before the first.
+        Whoever has a clock of their own sees by it how far that one is off."""
+        ...
+
     async def facts(self) -> StoreFacts: ...
+
+    async def hand_over(self) -> None:
+        """Let go of all slots at once, and take no more: `events` yields Leaving for them. Returns when each is
+        released, or lost. Reads, mail and calls to other hosts go on until `stop`."""
+        ...
 
     async def drain_host(self, host: str) -> bool:
         """Have a host let go of all that it owns; False if there is none that is up."""

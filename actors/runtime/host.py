@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
@@ -19,14 +18,15 @@ from tocsin.actors.runtime.activation import Activation
 from tocsin.actors.runtime.actor import Actor, ActorContext
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.actors.runtime.doubts import Doubts
 from tocsin.actors.runtime.events import Event, Ring, fail
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import (
-    ActorBrokenError,
     HostClosedError,
     InvalidInputError,
     NotFoundError,
     StoreError,
+    StoreLocked,
     StoreUnavailable,
     TocsinError,
 )
@@ -39,9 +39,6 @@ log = logging.getLogger("tocsin.actors")
 LISTEN_RETRY_S = (1.0, 30.0)
 A = TypeVar("A")
 Factory = Callable[[ActorContext], Actor]
-
-
-DOUBT_RETRY_S = 5.0
 
 
 class Kind:
@@ -95,11 +92,13 @@ class Host:
         self.begin: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = begin_soon
         """Make a task with the context variables of whoever started the host: work serves many callers, and those of
         the one who happened to cause it (a request's user, its trace) are none of its own."""
+        self.on_owned: Callable[[Owned], None] | None = None
+        """Told of actors that are this host's from now on, before any of them is rung."""
+        self.on_gone: Callable[[Callable[[str], bool], StoreError], None] | None = None
+        """Told of actors that go to another host, or have gone: by their names, and with the error for who waits."""
         self._heard = asyncio.Event()
         self._events_lost = False
-        self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
-        self._doubting: asyncio.Task[None] | None = None
-        self._doubts_again = False  # the doubts wait for a store that could not be read
+        self._doubts = Doubts(self._doubt_of, self.clock, self.start_soon)
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -164,7 +163,8 @@ class Host:
         """Wait until no task but the host's own loops is left."""
         while True:
             current = asyncio.current_task()
-            busy = [task for task in self.tasks if task not in self._loops and task is not current]
+            apart = {*self._loops, self._doubts.task, current}
+            busy = [task for task in self.tasks if task not in apart]
             waiting = [each for each in self._activations.values() if not each.settled]
             if not busy and not waiting:
                 return
@@ -176,8 +176,9 @@ class Host:
         alarm that backs off, and what only a timer goes on with, are not waited for."""
         while True:
             rings = self.alarms.look()
-            loops = self._loops if self._doubts_again else [task for task in self._loops if task is not self._doubting]
-            apart = {*loops, *only_waiting(), asyncio.current_task()}
+            apart = {*self._loops, *only_waiting(), asyncio.current_task()}
+            if self._doubts.waits:
+                apart.add(self._doubts.task)
             busy = [task for task in self.tasks if task not in apart]
             committing = [each for each in self._activations.values() if not each.settled]
             if busy:
@@ -326,51 +327,25 @@ class Host:
                 wait = min(wait * 2, LISTEN_RETRY_S[1])
 
     def _owned(self, event: Owned) -> None:
-        now = self.clock.now_ms()
+        now, doubted = self.clock.now_ms(), list[ActorId]()
+        if self.on_owned is not None:
+            self.on_owned(event)
         for name, wake_at in event.actors:
             actor = ActorId.parse(name)
             if actor.kind in self._kinds:
                 self.alarms.set(actor, wake_at)
                 if wake_at is not None and wake_at > now:
-                    self._doubted.append(actor)
+                    doubted.append(actor)
             elif wake_at is not None:
                 log.warning("%s has an alarm, but this host has no actors of that kind", actor)
-
-        self._doubt_alarms()
+        self._doubts.add(doubted)
 
     def _clock_stepped_back(self) -> None:
-        self._doubted.extend(self.alarms.later_than(self.clock.now_ms()))
-        self._doubt_alarms()
+        self._doubts.add(self.alarms.later_than(self.clock.now_ms()))
 
-    def _doubt_alarms(self) -> None:
-        if self._doubted and self._doubting not in self._loops:
-            self._doubting = self.start_soon(self._doubt_each())
-            self._loops.append(self._doubting)
-
-    async def _doubt_each(self) -> None:
-        """Call `doubt_alarm` for one actor after the other, so that many actors are no burden."""
-        try:
-            while self._doubted:
-                await self._doubt(self._doubted[0])
-                self._doubted.popleft()
-        finally:
-            if self._doubting in self._loops:
-                self._loops.remove(self._doubting)
-
-    async def _doubt(self, actor: ActorId) -> None:
+    def _doubt_of(self, actor: ActorId) -> Callable[[ActorId], Awaitable[None]] | None:
         kind = self._kinds.get(actor.kind)
-        while kind is not None and kind.doubt_alarm is not None:
-            try:
-                return await kind.doubt_alarm(actor)
-            except (StoreError, ActorBrokenError) as error:
-                log.warning("could not check the alarm of %s, trying again soon: %r", actor, error)
-                self._doubts_again = True
-                await self.clock.sleep(DOUBT_RETRY_S)
-                self._doubts_again = False
-            except Exception:
-                # A fault of this actor alone, which its own alarm will report as well: go on with the others.
-                log.exception("could not check the alarm of %s", actor)
-                return
+        return kind.doubt_alarm if kind else None
 
     def _lost(self, event: Lost) -> None:
         for actor in [actor for actor in self.alarms.due if event.covers(str(actor))]:
@@ -379,6 +354,8 @@ class Host:
         for actor, activation in list(self._activations.items()):
             if event.covers(str(actor)):
                 activation.break_(StoreError(f"{actor}: ownership lost: {event.reason}"))
+        if self.on_gone is not None:
+            self.on_gone(event.covers, StoreLocked(f"another host has this now: {event.reason}"))
 
     # ---- Eviction --------------------------------------------------------------------------------
 
