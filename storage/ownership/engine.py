@@ -50,6 +50,9 @@ class HostRow:
     """Time until its lease ends; below 0: it has ended."""
     session: int = 0
     """The lock that its session holds, by which others notice that it ended; 0: none."""
+    session_gone: bool = False
+    """True if nobody holds that lock: the process has ended, or has lost that connection. Always False where an engine
+    cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,9 @@ class SharedEngine(Protocol):
 
     place: str
     """The place of the store, for people: without a password."""
+    session_lost_at: float | None
+    """The event loop's time at which the connection that holds the session lock was found to be broken; None while the
+    lock is held, and where there is none. From then on others may declare this host dead before its lease ends."""
 
     async def open(self) -> None:
         """Connect, and check the layout. StoreSchema, StoreUnavailable."""
@@ -230,5 +236,6 @@ class SharedEngine(Protocol):
         ...
 
     def hints(self) -> AsyncIterator[None]:
-        """Yield when a hint for this host, or for all, has come. Ends at `close`."""
+        """Yield when a hint for this host, or for all, has come, and when some may have been missed because that
+        connection was broken. Ends at `close`."""
         ...
