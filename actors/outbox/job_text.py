@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tocsin.actors.http import job_requests
 from tocsin.actors.http.body import parse
@@ -42,6 +43,29 @@ class JobWriter:
         # Another process may know the origin, and the ids of what follows are made when the job comes to its scheduler.
         self._checks = JobChecks(catalog, random, now_ms, instance=instance, tracing=tracing)
 
+    def check(
+        self,
+        path: str | None,
+        workflow: str | None,
+        args: bytes,
+        due: int,
+        now: int,
+        minted: str,
+        options: Mapping[str, Any],
+    ) -> NewJob:
+        """Return the job. InvalidInputError, and its kin, for what no scheduler would take."""
+        checked = arguments.new_job(
+            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
+            minted=minted, options=self._checks.options(options),
+        )  # fmt: skip
+        self._checks.catalog.check(checked.job, args)
+        return checked
+
+    def traced(self, checked: NewJob) -> NewJob:
+        """Return the job in the trace in which it is written down."""
+        trace = self._checks.trace_of(checked.job)
+        return checked if trace is None else replace(checked, job=replace(checked.job, trace=trace))
+
     def write(
         self,
         path: str | None,
@@ -53,11 +77,7 @@ class JobWriter:
         options: Mapping[str, Any],
     ) -> tuple[str, str]:
         """Return the job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
-        checked = arguments.new_job(
-            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=minted, options=self._checks.options(options),
-        )  # fmt: skip
-        self._checks.catalog.check(checked.job, args)
+        checked = self.check(path, workflow, args, due, now, minted, options)
         members: dict[str, Any] = {"args": msgspec.Raw(args), "id": checked.job.id}
         if not checked.chosen:
             members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before

@@ -22,7 +22,7 @@ NAMED: Final = 3
 FILTERS: Final = ("path", "reason", "pool", "label")
 REASONS: Final[Mapping[str, str]] = {
     "exhausted": "out of retries",
-    "refused": "the receiver said never again",
+    "refused": "the receiver said never again, or another job had its id",
     "blocked": "authorize_fire refused it",
     "lost": "its host was lost five times",
     "damaged": "its rows were damaged",

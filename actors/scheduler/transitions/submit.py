@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.followers import same_but_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
-from tocsin.actors.scheduler.model.rows import AtRow, JobRow, at_key, dead_key, job_key
+from tocsin.actors.scheduler.model.rows import AtRow, JobRow, LastError, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
@@ -38,6 +38,8 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
         holder = known.get(new.job.id)
         if holder is not None:
             answer = await _conflict(turn, new, holder, new.job.id in dead)
+            if answer is not None and new.parked_as and isinstance(answer, DuplicateScheduleIdError):
+                answer = await _kept_as_letter(turn, new, answer)
             if answer is not None:
                 answers.append(answer)
                 continue
@@ -116,6 +118,18 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
         return Scheduled(holder.job.id, holder.job.scheduled_for, False, identical, state)
     apply_to_waiting(turn, holder.job, holder.at, decide.Replace())
     return None
+
+
+async def _kept_as_letter(turn: Turn, new: NewJob, refused: DuplicateScheduleIdError) -> Scheduled:
+    """Keep a refused job as a dead letter, so that whoever wrote it down finds it. It is kept once: who has that id is
+    this very job."""
+    kept = msgspec.structs.replace(new.job, id=new.parked_as)
+    due = kept.scheduled_for
+    if new.parked_as != new.job.id and not await turn.jobs([new.parked_as]):
+        job = accept(turn, msgspec.structs.replace(new, job=kept), due)
+        at = AtRow(due, last_error=LastError(turn.now, f"not accepted: {refused.code}: {refused.message}"))
+        apply_to_waiting(turn, job, AtRow(due), decide.Park("refused", at))
+    return Scheduled(new.parked_as, due, False, state="dead")
 
 
 def _state(turn: Turn, job_id: str, dead: bool) -> str:
