@@ -118,9 +118,12 @@ class Unsettled(Exception):
 
 
 class SharedEngine(Protocol):
-    """One connection of this process to a store that several hosts share. Every call may raise StoreUnavailable.
+    """One connection of this process to a store that several hosts share. Every call may raise StoreUnavailable; what
+    it asked for may be done all the same, except by `commit`, which raises Unsettled then.
 
-    Statements of this host that were cancelled or cut off may still be under way in the store; `settle` waits for them.
+    Statements of this host that were cancelled or cut off may still be under way in the store; `settle` waits for those
+    that hold their slots. One that still lies in some buffer is begun later, and then the fence decides: it counts if
+    owner, epoch and `seq` are as it says. Until then the commit may be sent again as it was, not given up.
     """
 
     place: str
@@ -173,7 +176,8 @@ class SharedEngine(Protocol):
     # ---- Who owns what -----------------------------------------------------------------------------
 
     async def register(self, host: HostRow, ttl_s: float) -> None:
-        """Enter this host, with a lease of so long. Takes its session lock where `session` names one."""
+        """Enter this host, with a lease of so long. Takes its session lock where `session` names one. May be done again
+        if no answer came; it raises nobody from the dead."""
         ...
 
     async def beat(self, host: str, ttl_s: float) -> Beat | None:
