@@ -77,6 +77,7 @@ class DiskEngine:
     def __init__(self, disk: SharedDisk, faults: Faults | None = None) -> None:
         self.disk, self.place, self.host = disk, disk.place, ""
         self.faults = faults or Faults(Random(0), latencies_s=(0.0,), late_s=(0.0,), notice_s=(0.0,))
+        self.session_lost_at: float | None = None
         self._session = 0
         self._open = self._cut = self._dead = False
         self._hint: asyncio.Event | None = None
@@ -134,7 +135,18 @@ class DiskEngine:
     def lose_session(self, seconds: float) -> None:
         """Break the connection that holds the session lock; the host takes the lock again after so long."""
         self._unlock()
+        self._session_breaks()
         asyncio.get_running_loop().call_later(seconds, self._lock, context=self.disk.context)
+
+    def _session_breaks(self) -> None:
+        """Note that the session's connection is broken, once the host notices."""
+
+        def notice() -> None:
+            if self._session and self._open and self.disk.sessions.get(self._session) is not self:
+                self.session_lost_at = loop.time()
+
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.faults.random.choice(self.faults.notice_s), notice, context=self.disk.context)
 
     def die(self) -> None:
         """End the host at this instant, as `kill -9` does: no call returns any more; what has left the host goes on."""
@@ -155,6 +167,9 @@ class DiskEngine:
     def _lock(self) -> None:
         if self._session and self._open and not self._cut and not self.disk.away:
             self.disk.sessions.setdefault(self._session, self)
+            self.session_lost_at = None
+            if self._hint is not None:
+                self._hint.set()  # some may have been missed
 
     def _unlock(self) -> None:
         if self.disk.sessions.get(self._session) is self:
@@ -162,6 +177,7 @@ class DiskEngine:
 
     def _break(self) -> None:
         """Fail what waits for an answer, once the host notices."""
+        self._session_breaks()
         loop = asyncio.get_running_loop()
         for answer, error in list(self._waiting.items()):
             delay = self.faults.random.choice(self.faults.notice_s)
@@ -328,6 +344,7 @@ class DiskEngine:
             self._lock()
 
         self._unlock()
+        self.session_lost_at = None
         await self._ask(enter, writes=True)
 
     async def beat(self, host: str, ttl_s: float) -> Beat | None:

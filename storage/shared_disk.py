@@ -190,7 +190,11 @@ class SharedDisk:
     def hosts(self) -> list[HostRow]:
         now, owners = self.now_s(), self._owners()
         return [
-            replace(lease.row, lease_left_ms=round((lease.until_s - now) * 1000))
+            replace(
+                lease.row,
+                lease_left_ms=round((lease.until_s - now) * 1000),
+                session_gone=bool(lease.row.session) and lease.row.session not in self.sessions,
+            )
             for host, lease in self.state.leases.items()
             if lease.row.state is not HostState.DEAD or host in owners
         ]

@@ -291,6 +291,13 @@ async def test_a_host_is_dead_once_its_session_is_gone(connect: Connect) -> None
             await other.register(HostRow(ONE, "one", session=4711), LONG_S)
             assert await engine.reap_without_session(ONE) is False
             assert await engine.reap_without_session(THREE) is False
+            assert {row.host: row.session_gone for row in await engine.hosts()} == {ONE: False, TWO: False}
+            assert other.session_lost_at is None
+
+        async def gone() -> bool:
+            return {row.host: row.session_gone for row in await engine.hosts()} == {ONE: True, TWO: False}
+
+        await until(gone)
 
         async def reaped() -> bool:
             return await engine.reap_without_session(ONE)
