@@ -212,7 +212,7 @@ class ActorHost(Transferring):
     async def _start_here(self) -> None:
         self._service.start()
         await self.runtime.start()
-        await self._service.read_clocks()
+        await self._service.stored_clocks.read_all()
         if self._heartbeat is not None:
             self._heartbeat.start()
 

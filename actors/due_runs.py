@@ -51,7 +51,9 @@ class DueRuns:
             except TimeoutError:
                 time_over = True
                 self._end()
-            left = await left_behind(self._runtime.provider, clock.now_ms(), service.facts, time_over=time_over)
+            left = await left_behind(
+                self._runtime.provider, clock.now_ms(), service.facts, service.is_here, time_over=time_over
+            )
             return _told(tally, service.deaths.noted - dead, left, self._of_host(), self._next_due())
         finally:
             service.permits.tallies = [one for one in service.permits.tallies if one is not tally]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from tocsin.storage.api import StoreProvider
 
@@ -151,3 +151,8 @@ class SharedProvider(StoreProvider, Protocol):
     async def release_slots(self, slots: Sequence[int]) -> Sequence[int]:
         """Take slots away from their owners, whoever they are, for an operator; return which had one."""
         ...
+
+
+def shared_of(provider: StoreProvider) -> SharedProvider | None:
+    """Return the provider if several hosts share its store, else None."""
+    return cast(SharedProvider, provider) if provider.capabilities.shared else None

@@ -105,9 +105,7 @@ class LocalHost:
         return await self._service.passes.take(digest)
 
     async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
-        lanes = self._service.inflight(instance_name(instance)).lanes
-        for end in ends:
-            lanes.end(end)
+        await self._service.inflight(instance_name(instance)).lanes.settle_for(ends)
 
 
 def sharing_through(

@@ -51,7 +51,7 @@ async def of_schedulers(service: SchedulerService) -> Schedulers:
     """Measure the schedulers of a host that is open."""
     host, permits = service.host, service.permits
     try:
-        counts = await service.counting.look(service.clocks.has)
+        counts = await service.counting.look(service.clocks.has, service.is_here)
     except StoreError:  # what is in memory is told all the same, and that the store is in trouble
         counts = None
     inflight = service.all_inflight()

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.actors.scheduler.actor import clock_names
-from tocsin.actors.scheduler.actor.clock_names import PREFIX, ClockNames
+from tocsin.actors.scheduler.actor.clock_names import ClockNames
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
+from tocsin.actors.scheduler.actor.stored_clocks import StoredClocks
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
+from tocsin.actors.scheduler.inflight.elsewhere import Elsewhere
 from tocsin.actors.scheduler.inflight.feed import Feeds
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
@@ -37,7 +38,6 @@ from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.names import KIND, actor_of
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.model.suspects import LEVELS
-from tocsin.actors.scheduler.queries import clocks
 from tocsin.actors.scheduler.queries.host_counts import Counting
 from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
@@ -47,18 +47,22 @@ from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS, Limits
 from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.tracing import Tracers, Tracing
-from tocsin.errors import StoreCorrupt, StoreError
-from tocsin.storage.api import after
+from tocsin.errors import StoreError
+from tocsin.storage.api import Owned
+from tocsin.storage.shared import SharedProvider, shared_of
 
 A = TypeVar("A")
 log = logging.getLogger("tocsin.scheduler")
 
 PAGES_AT_ONCE = 2
-CLOCKS_AGAIN_S: Final = (0.01, 0.1, 0.5, 1.0, 1.0)
 
 
 class SchedulerService:
     """The schedulers of one host. It is made before its host, which needs `kinds`, and then bound to it."""
+
+    elsewhere: Elsewhere | None = None
+    """Reaches schedulers of other hosts of a shared store."""
+    _shared: SharedProvider | None = None
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class SchedulerService:
         """Of the actors that a host of schedulers has."""
         self.clock = clock
         self.clocks = InstanceClocks(clock.now_ms)
+        self.stored_clocks = StoredClocks(self.clocks, lambda: self.host, self.is_here)
         self.activities = Activities(clock.now_ms, clock.monotonic, self.clocks.names)
         self.counting = Counting(self.activities, lambda: self.host.provider, clock.now_ms)
         monotonic, now_ms = clock.monotonic, clock.now_ms
@@ -116,7 +121,7 @@ class SchedulerService:
             lambda: dispatcher.last_origin,
             lambda: [actor_of(name) for name, one in self._inflight.items() if one.lanes.busy],
             lambda: self._found(failures.broken),
-            lambda: self._inflight,
+            self._inflight_here,
             lambda name: self.deaths.dying(failures.broken, name),
             lambda name, kept, limit: self.deaths.growing(name, kept, limit),
             has_origin,
@@ -125,8 +130,7 @@ class SchedulerService:
         )
         self.deaths = Deaths(on_dead, clock, self._start_soon)
         self._failed_slots: FailedSlots = {}
-        self._stopping = False
-        self._nobody_waits = False
+        self._stopping = self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
         """Bounds how many pages of lists are made at once: each takes the loop for some ms, and more are no faster."""
 
@@ -145,35 +149,37 @@ class SchedulerService:
         if self._ticks is not None:
             self._ticks.start()
 
-    async def read_clocks(self) -> None:
-        """Read where the test clocks of this store stand. To be called when the store is open, before it serves. A
-        store that cannot be read, also not soon afterwards, is closed again."""
-        try:
-            for pause_s in (*CLOCKS_AGAIN_S, None):
-                try:
-                    return await self._read_clocks()
-                except StoreError as error:
-                    if isinstance(error, StoreCorrupt) and isinstance(self.host.provider.trouble, StoreCorrupt):
-                        return  # nothing begins on a damaged store, by any clock; it still says how it is
-                    if pause_s is None:
-                        raise
-                    await self.clock.sleep(pause_s)
-        except BaseException:
-            await self.host.stop(0.0)  # else it would have the store, serve nobody, and let nobody else take it
-            raise
-
-    async def _read_clocks(self) -> None:
-        provider = self.host.provider
-        self.clocks.forget()
-        for key, _ in await provider.view(str(clock_names.ID)).scan(PREFIX, after(PREFIX), limit=100_000):
-            name = key.removeprefix(PREFIX).decode()
-            row = await clocks.row_of(provider.view(str(actor_of(name))))
-            if row is not None:  # one that cannot be read stops its own instance only
-                self.clocks.note(name, row)
-
     def bind(self, host: Host) -> None:
         """Say which host serves these schedulers. To be called once, before the host starts."""
         self.host, self.random = host, host.random
+        self._shared = shared_of(host.provider)
+        if self._shared is not None:
+            host.on_owned, host.on_gone = self._came, self._gone
+
+    def is_here(self, name: str) -> bool:
+        """Return whether this host has that scheduler, which may be another one's in a shared store."""
+        return self._shared is None or self._shared.locate(str(actor_of(name))).here
+
+    def _inflight_here(self) -> Mapping[str, Inflight]:
+        """Return what this host has in memory of its own schedulers."""
+        if self._shared is None:
+            return self._inflight
+        return {name: one for name, one in self._inflight.items() if self.is_here(name)}
+
+    def _came(self, event: Owned) -> None:
+        """Look at what has come: nothing that this host remembers of it is true any more."""
+        if self.activities.touched is not None:
+            ids = map(ActorId.parse, (name for name, _ in event.actors))
+            self.activities.touched.update(one.name for one in ids if one.kind == KIND)
+        self.stored_clocks.came(event)
+
+    def _gone(self, covers: Callable[[str], bool], error: StoreError) -> None:
+        """Send whoever waits at schedulers that go to another host there. Callbacks in flight go on."""
+        names = {*self.clocks.names, *self._inflight}
+        for name in [name for name in names if covers(str(actor_of(name)))]:
+            if (one := self._inflight.get(name)) is not None:
+                one.refuse(error)
+            self.clocks.note(name, None)
 
     def _start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.host.start_soon(work)
@@ -207,8 +213,9 @@ class SchedulerService:
         found = self._inflight.get(name)
         if found is None:
             found = Inflight(
-                name, self.host, self.permits, self.lanes_limit, self._sender, self.clocks, self.activities
-            )
+                name, self.host, self.permits, self.lanes_limit, self._sender, self.clocks, self.activities,
+                lambda: self.elsewhere,
+            )  # fmt: skip
             if self._stopping:
                 found.lanes.stop_claiming()
             if self._nobody_waits:

@@ -49,6 +49,8 @@ class LocalFeed:
         deadline = None if wait_s is None else monotonic() + wait_s
         with feed.watched():
             while True:
+                if feed.refusal is not None:
+                    raise feed.refusal
                 place = None if since is None else feed.place(since)
                 behind = None if place is None else feed.behind(place)
                 if behind is None:

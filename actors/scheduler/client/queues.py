@@ -140,7 +140,7 @@ class LocalQueues:
                     return found
                 try:
                     async with asyncio.timeout(left):
-                        await ended.wait()
+                        await ended.come()
                 except TimeoutError:
                     return await outcomes.of(here.view(), job_id, here.now_ms())
 

@@ -153,7 +153,7 @@ class LocalReads:
                 return found
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    await stopped.wait()
+                    await stopped.come()
         return await clock_reads.of(here.view(), here.service.facts(here.name))
 
     async def why(self, id: str) -> Sequence[Reason]:

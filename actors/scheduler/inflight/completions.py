@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from tocsin.actors.scheduler.transitions.events import Complete
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.dispatch.pulled import Settlement
-from tocsin.errors import HostClosedError, NotFoundError, StaleLeaseError, StoreUnavailable
+from tocsin.errors import HostClosedError, NotFoundError, StaleLeaseError, StoreLocked, StoreUnavailable
 
 MOST: Final = 256
 MOST_BYTES: Final = 1024 * 1024
@@ -110,7 +110,7 @@ class Completions:
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         begun = batch.begin()
-        if len(begun) > 1 and not isinstance(error, (HostClosedError, NotFoundError, StoreUnavailable)):
+        if len(begun) > 1 and not isinstance(error, (HostClosedError, NotFoundError, StoreLocked, StoreUnavailable)):
             for one in batch.waiting:  # each for itself: one that cannot be booked takes no others with it
                 alone = Batch(next(self._numbers))
                 alone.join(one)

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final, Protocol
 
+from tocsin.errors import TocsinError
+
 KEPT_S: Final = 120.0
 """So long a feed that nobody watches goes on, for those who come back."""
 MOST_FRAMES: Final = 1_024
@@ -39,6 +41,8 @@ class Feed:
         self.building = asyncio.Lock()
         self.ended = False
         """True once the instance was removed."""
+        self.refusal: TocsinError | None = None
+        """The answer to all who watch, once another host has the scheduler: its feed is another one."""
         self.built_at = float("-inf")
         """When the last frame was made, on the clock that never steps."""
         self._watchers = 0
@@ -81,6 +85,11 @@ class Feed:
         """Note that the instance was removed: nothing will ever change here."""
         self.ended = True
         self._ends[self.name] = self._monotonic()
+        self.wake()
+
+    def refuse(self, error: TocsinError) -> None:
+        """Send all who watch elsewhere."""
+        self.refusal = error
         self.wake()
 
     def wake(self) -> None:
@@ -160,7 +169,11 @@ class Feed:
     @property
     def is_over(self) -> bool:
         """Return whether nobody watches, or lately did."""
-        return self.ended or (not self._watchers and self._monotonic() - self._left_at >= KEPT_S)
+        return (
+            self.ended
+            or self.refusal is not None
+            or (not self._watchers and self._monotonic() - self._left_at >= KEPT_S)
+        )
 
 
 class Watched(Protocol):

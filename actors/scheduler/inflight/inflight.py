@@ -12,6 +12,7 @@ from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.completions import Answer, Completions
+from tocsin.actors.scheduler.inflight.elsewhere import Elsewhere
 from tocsin.actors.scheduler.inflight.feed import Feed
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.inflight.lanes import Lanes
@@ -21,9 +22,11 @@ from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import Complete
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
+from tocsin.errors import StoreUnavailable, TocsinError
 
 A = TypeVar("A")
 CLOCK_STOPS: Final = "/clock"
@@ -43,14 +46,17 @@ class Inflight:
         sender: Sender,
         clocks: InstanceClocks,
         activities: Activities,
+        elsewhere: Callable[[], Elsewhere | None],
     ) -> None:
-        self._clocks, self.activities = clocks, activities
+        self._clocks, self.activities, self._elsewhere = clocks, activities, elsewhere
         self._name, self._host, self._actor, self._sender = name, host, actor_of(name), sender
         self.complete: Callable[[Complete], Awaitable[Sequence[Answer]]] = partial(host.call, self._actor, create=False)
         self.post: Callable[[Event[None]], asyncio.Future[None]] = partial(host.post, self._actor)
         self.lanes = Lanes(self, name, limit, permits, sender.send, host.start_soon, host.clock.monotonic, activities)
         check = self._may_be_given if sender.asks_first else None
-        self.waiting_claims = WaitingClaims(name, self._start_call, host.start_soon, check, host.clock, activities)
+        self.waiting_claims = WaitingClaims(
+            name, self._start_call, host.start_soon, check, host.clock, activities, self._give_back_there
+        )
         self.completions = Completions(self, host.start_soon)
         self.result_waiters = ResultWaiters()
         self.feed: Feed | None = None
@@ -69,6 +75,27 @@ class Inflight:
         self.result_waiters.stop()
         if self.feed is not None:
             self.feed.wake()
+
+    def refuse(self, error: TocsinError) -> None:
+        """Send whoever waits elsewhere: another host has the scheduler, or gets it. Callbacks in flight go on, and it
+        may come back."""
+        self.lanes.leave(0, *LEVELS)
+        self.waiting_claims.refuse(error)
+        self.result_waiters.refuse(error)
+        if self.feed is not None:
+            self.feed.refuse(error)
+
+    async def send_on(self, ends: Sequence[AttemptResult]) -> None:
+        """Have attempts settled by the host that has the scheduler by now."""
+        await self._there().settle(self._name, ends)
+
+    async def _give_back_there(self, leases: Sequence[str]) -> None:
+        await self._there().give_back(self._name, leases)
+
+    def _there(self) -> Elsewhere:
+        if (there := self._elsewhere()) is None:
+            raise StoreUnavailable(f"another host has the scheduler {self._name}, and this one does not reach it")
+        return there
 
     async def _may_be_given(self, claim: Claim) -> bool:
         """Return whether a worker may get this job; if not, its attempt ends here, as one of a callback would."""

@@ -19,7 +19,7 @@ from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, SettleFinished
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.dispatch.callback import AttemptOutcome, Verdict
-from tocsin.errors import HostClosedError
+from tocsin.errors import HostClosedError, StoreLocked
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -41,7 +41,11 @@ class Owner(Protocol):
     """The owner of lanes. They hold a reference, so that it lives as long as an attempt, or a place in a line."""
 
     def post(self, event: Event[None]) -> asyncio.Future[None]:
-        """Send an event to the scheduler."""
+        """Send an event to the scheduler. StoreLocked if another host has it by now."""
+        ...
+
+    async def send_on(self, ends: Sequence[AttemptResult]) -> None:
+        """Have attempts settled by the host that has the scheduler; they are, durably, when this returns."""
         ...
 
 
@@ -102,6 +106,7 @@ class Lanes:
         self._settle_failures = 0
         self._waking = False
         self._all_settled: asyncio.Event | None = None  # while somebody waits for it
+        self._of_others: dict[str, asyncio.Future[None]] = {}  # by token, who waits for ends from another host
 
     # ---- For the scheduler's turns ---------------------------------------------------------------
 
@@ -192,6 +197,9 @@ class Lanes:
     def settled(self, finished: Sequence[AttemptResult]) -> None:
         """Forget attempts whose settlement is durable."""
         self.live.difference_update([end.token for end in finished])
+        for end in finished if self._of_others else ():
+            if (waiting := self._of_others.pop(end.token, None)) is not None and not waiting.done():
+                waiting.set_result(None)
         self._tell_all_settled()
 
     async def wait_settled(self) -> None:
@@ -239,6 +247,22 @@ class Lanes:
         self._finished.append(finished)
         self._settle_soon()
 
+    async def settle_for(self, ends: Sequence[AttemptResult]) -> None:
+        """Settle attempts that ran in another host, from which this one has the scheduler; return once that is on disk.
+        StoreLocked if it has it no more."""
+        waiting = [self._wait_for(end) for end in ends]
+        for end in ends:
+            self.end(end)
+        for done in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(done, BaseException):
+                raise done
+
+    def _wait_for(self, end: AttemptResult) -> asyncio.Future[None]:
+        done = self._of_others.get(end.token)
+        if done is None or done.done():
+            done = self._of_others[end.token] = asyncio.get_running_loop().create_future()
+        return done
+
     def _settle_soon(self) -> None:
         if not self._settling and self._finished:
             self._settling = True
@@ -252,6 +276,36 @@ class Lanes:
             return
         if isinstance(error, HostClosedError):
             return  # nobody can settle it any more: its lease ends, and the next host claims the job again
+        if isinstance(error, StoreLocked):
+            self._start_soon(self._send_on(error))
+            return
+        self._settle_later(error)
+
+    async def _send_on(self, why: StoreLocked) -> None:
+        """Send ends to the host that has the scheduler by now. Those that came here from another host go back there:
+        it asks anew where the scheduler is."""
+        sent = list[AttemptResult]()
+        for end in self.take_finished():
+            if (waiting := self._of_others.pop(end.token, None)) is None:
+                sent.append(end)
+            else:
+                self.live.discard(end.token)
+                if not waiting.done():
+                    waiting.set_exception(why)
+        try:
+            if sent:
+                await self._owner.send_on(sent)
+        except HostClosedError:
+            return  # as above
+        except Exception as error:  # whatever it is, these attempts have ended, and somebody must hear of it
+            self.not_settled(sent)
+            self._settle_later(error)
+        else:
+            self._settle_failures = 0
+            self.settled(sent)
+            self._settle_again()
+
+    def _settle_later(self, error: BaseException | None) -> None:
         self._settle_failures += 1
         least, most = SETTLE_RETRY_S
         delay = min(least * 2 ** min(self._settle_failures, 20), most)
@@ -275,8 +329,8 @@ class Lanes:
         self._waking = False
         if not done.cancelled() and (error := done.exception()) is not None:
             self.leave(0, *LEVELS)  # or others would wait behind a scheduler that does not take its turn
-            if isinstance(error, HostClosedError):
-                return
+            if isinstance(error, (HostClosedError, StoreLocked)):
+                return  # another host claims its jobs
             asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
 
     # ---- Stopping --------------------------------------------------------------------------------

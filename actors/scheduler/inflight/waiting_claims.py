@@ -19,7 +19,7 @@ from tocsin.actors.scheduler.inflight.activity import WORKER, Activities, Attemp
 from tocsin.actors.scheduler.model.suspects import ALONE, marked
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, GiveBack
-from tocsin.errors import HostClosedError, NotFoundError, TocsinError
+from tocsin.errors import HostClosedError, NotFoundError, StoreLocked, TocsinError
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -82,8 +82,11 @@ class WaitingClaims:
         check: Check | None,
         clock: Clock,
         activities: Activities,
+        give_back_there: Callable[[Sequence[str]], Coroutine[Any, Any, None]],
     ) -> None:
+        """`give_back_there` requeues jobs at the host that has the scheduler by now."""
         self.instance = instance
+        self._give_back_there = give_back_there
         self.stopping = False
         self.waiting = False
         """True if any claim stands in line."""
@@ -295,6 +298,9 @@ class WaitingClaims:
                 "jobs of %s whose worker went away stay leased until their leases end", self.instance,
                 extra={"instance": self.instance},
             )  # fmt: skip
+        elif isinstance(error, StoreLocked):
+            self._undelivered.difference_update(tokens)
+            self._start_soon(self._give_back_there(tokens))
         elif error is None:
             self._undelivered.difference_update(tokens)
             self.give_back(done.result())  # those that were too many for one turn
@@ -312,8 +318,10 @@ class WaitingClaims:
     def _turn_ended(self, done: asyncio.Future[None]) -> None:
         self._turn_requested = False
         error = None if done.cancelled() else done.exception()
+        if isinstance(error, StoreLocked):
+            self.refuse(error)  # another host has the scheduler: who waits asks there
         # Without an instance there are no jobs; the first one wakes the claims that wait.
-        if error is not None and not isinstance(error, (HostClosedError, NotFoundError)):
+        elif error is not None and not isinstance(error, (HostClosedError, NotFoundError)):
             asyncio.get_running_loop().call_later(RETRY_S, self.request_turn)
 
     def stop(self) -> None:

@@ -80,15 +80,16 @@ class Counting:
         self._lock = asyncio.Lock()
         self._known: dict[str, Held] = {}
 
-    async def look(self, has_test_clock: Callable[[str], bool]) -> HostCounts:
-        """Read what has changed, and sum up. StoreError if the store cannot be read."""
+    async def look(self, left_out: Callable[[str], bool], is_here: Callable[[str], bool]) -> HostCounts:
+        """Read what has changed of schedulers that are here, and sum up. StoreError if the store cannot be read."""
         async with self._lock:
             touched = self._activities.touched
             if touched is None:  # the first look, or the first since the host has started
                 self._known.clear()
                 touched = self._activities.touched = set()
                 async for name in names(self._provider(), ""):
-                    touched.add(name)
+                    if is_here(name):
+                        touched.add(name)
             for name in list(touched)[:READ_AT_ONCE]:
                 touched.discard(name)  # first: a change meanwhile is another one
                 try:
@@ -100,7 +101,7 @@ class Counting:
                     self._known.pop(name, None)
                 else:
                     self._known[name] = held
-            shown = {name: held for name, held in self._known.items() if not has_test_clock(name)}
+            shown = {name: held for name, held in self._known.items() if is_here(name) and not left_out(name)}
             return await self._sum(shown, len(touched))
 
     async def _read(self, name: str) -> Held | None:

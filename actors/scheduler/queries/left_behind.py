@@ -32,13 +32,22 @@ class Left:
     more_instances: bool = False
 
 
-async def left_behind(provider: StoreProvider, now: int, facts: Callable[[str], why.Facts], *, time_over: bool) -> Left:
-    """Look at each instance for jobs that are due by `now`. `facts` returns what the host knows of an instance."""
+async def left_behind(
+    provider: StoreProvider,
+    now: int,
+    facts: Callable[[str], why.Facts],
+    is_here: Callable[[str], bool],
+    *,
+    time_over: bool,
+) -> Left:
+    """Look at each instance of this host for jobs that are due by `now`. `facts` returns what the host knows of it."""
     left, seen = Left(), 0
     async for name in instances.names(provider, ""):
         if seen == INSTANCES:
             left.more_instances = True
             break
+        if not is_here(name):
+            continue
         seen += 1
         view = provider.view(str(actor_of(name)))
         counted, clocks, lines = await view.scan_many(

@@ -108,7 +108,7 @@ def test_a_store_that_cannot_be_read_at_a_take_over_is_taken_later() -> None:
     async def main(town: Town) -> None:
         async with town.host("first"), town.host("second") as second:
             service, fails = second._service, [1, 1]
-            read = service._read_clocks
+            read = service.stored_clocks.read
 
             async def failing() -> None:
                 if fails:
@@ -116,7 +116,7 @@ def test_a_store_that_cannot_be_read_at_a_take_over_is_taken_later() -> None:
                     raise ValueError("what nobody thought of")
                 await read()
 
-            service._read_clocks = failing  # type: ignore[method-assign]
+            service.stored_clocks.read = failing  # type: ignore[method-assign]
             await town.kill_holder()
             await town.clock.sleep(4)
             assert await jobs(second).get("x") is None

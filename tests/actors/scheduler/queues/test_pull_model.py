@@ -89,7 +89,10 @@ class Model:
 
     def __post_init__(self) -> None:
         activities = Activities(self.now_ms, self.monotonic, ())
-        self.pulls = WaitingClaims("runner", self._post, asyncio.ensure_future, None, self, activities)
+        self.pulls = WaitingClaims("runner", self._post, asyncio.ensure_future, None, self, activities, self._back)
+
+    async def _back(self, leases: Sequence[str]) -> None:
+        raise AssertionError(f"no other host is there: {leases}")
 
     def _post(self, event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
