@@ -74,7 +74,7 @@ class DiskConnection:
         self.faults = faults or Faults(Random(0), latencies_s=(0.0,), late_s=(0.0,), notice_s=(0.0,))
         self.session_lost_at: float | None = None
         self.session = 0
-        self.is_open = self._cut = self._dead = False
+        self.is_open = self._cut = self._dead = self._buried = False
         self.hint_came: asyncio.Event | None = None
         self._waiting: dict[asyncio.Future[Any], Callable[[], Exception]] = {}
         """Answers that are to come, and how each fails if the connection breaks."""
@@ -144,6 +144,10 @@ class DiskConnection:
         self._dead = True
         self._let_go()
 
+    def bury(self) -> None:
+        """Let what is left of a dead host end: calls raise StoreClosed from now on."""
+        self._buried = True
+
     def broken_off(self) -> None:
         self._break()
 
@@ -188,7 +192,7 @@ class DiskConnection:
         """Send a statement and return its answer. `slots` are those that it locks, `unknown` makes the error that says
         that nobody knows what became of it."""
         loop = asyncio.get_running_loop()
-        if self._dead:
+        if self._dead and not self._buried:
             await loop.create_future()
         if not self.is_open:
             raise StoreClosed("the store is not open")
