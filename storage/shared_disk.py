@@ -30,6 +30,7 @@ from tocsin.storage.ownership.engine import (
 START_MS: Final = 1_800_000_000_000
 """The time of the store's clock when the event loop begins, as that of a `VirtualClock`."""
 ANSWERS_KEPT_S: Final = 600.0
+BASES_KEPT: Final = 3
 
 
 class Connected(Protocol):
@@ -230,7 +231,8 @@ class SharedDisk:
             row = self.state.slots[slot]
             if slot in self.locked or self._lives(row.owner):
                 continue
-            self.state.slots[slot] = SlotRow(slot, host, row.epoch + 1, row.seq, row.seq)
+            bases = (row.base_seq, *row.earlier_bases)[:BASES_KEPT] if row.epoch else ()
+            self.state.slots[slot] = SlotRow(slot, host, row.epoch + 1, row.seq, row.seq, bases)
             taken.append(self.state.slots[slot])
         return taken
 

@@ -68,6 +68,8 @@ class SlotRow:
     base_seq: int = 0
     """The `seq` at the time that it was taken last: a commit of the owner before that was under way tells by it whether
     it was applied."""
+    earlier_bases: tuple[int, ...] = ()
+    """The `base_seq` of the times before that, the latest first, as many as the engine keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,3 +247,14 @@ async def test_one_commit_of_a_slot_is_under_way_at_a_time(two: Two) -> None:
     with pytest.raises(ValueError, match="others"):
         await two.one.commit(ONE, [one for one in held if one.slot not in SLOTS_A], WRITE)
     assert await commit == {held[0].slot}
+
+
+@simulated
+async def test_where_the_commits_of_earlier_owners_ended_is_kept(two: Two) -> None:
+    for host in (ONE, TWO, ONE, TWO, ONE):
+        held = await taken(two.one, host, "a")
+        assert await two.one.commit(host, held, WRITE)
+        await two.one.release(SLOTS_A, host)
+    [row] = await two.one.take(SLOTS_A, TWO)
+
+    assert (row.epoch, row.base_seq, row.earlier_bases) == (6, 5, (4, 3, 2))
