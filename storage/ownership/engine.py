@@ -88,6 +88,9 @@ class Beat:
     state: HostState
     now_ms: int
     """The time of the store's clock, ms since the epoch."""
+    history: str = ""
+    """Another one once the store went on from a copy that may lack the last commits: read the slots again. Empty where
+    the store does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ class SharedEngine(Protocol):
     async def names(self, start: str, limit: int) -> list[str]: ...
 
     def wakes(self, slots: Sequence[int]) -> AsyncIterator[Sequence[tuple[str, int | None]]]:
-        """Yield the actors of these slots with their wake times, in pages."""
+        """Yield the actors of these slots that have a wake time, with it, in pages."""
         ...
 
     # ---- Who owns what -----------------------------------------------------------------------------

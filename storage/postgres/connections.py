@@ -1,0 +1,164 @@
+"""Connections to a server: how they are made, and pools of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
+from asyncpg.connect_utils import SessionAttribute
+
+from tocsin.errors import StoreClosed, StoreSchema
+from tocsin.storage.postgres.address import Address
+from tocsin.storage.postgres.errors import FAILURES, misconfigured, translate
+from tocsin.storage.tasks import begin_soon
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+    Pooled = PoolConnectionProxy[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+log = logging.getLogger("tocsin.storage")
+
+OLDEST_SERVER: Final = 14
+STATEMENT_S: Final = 10.0
+"""Time for one statement, after which the server ends it."""
+SILENCE_S: Final = 15.0
+"""Time after which a statement without an answer is given up. It is more than STATEMENT_S: the server speaks first."""
+KEEPALIVE: Final = {"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"}
+"""A host that vanished without a word is noticed by the server within seconds, and its session lock is free."""
+PLANS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_material": "off",
+    "jit": "off",
+}
+"""Each statement has one good plan, along the indexes, whatever the statistics of a table say of it."""
+PROMISES: Final = {"default_transaction_isolation": "read committed", "synchronous_commit": "on"}
+_TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+
+
+async def connect(address: Address, *, statement_s: float | None = STATEMENT_S, plain: bool = False) -> Connection:
+    """Connect to the first server that is a primary; a server that does not answer costs `connect_s`. StoreError.
+
+    `plain` leaves the planner as the server has it, and statements unlimited: for changes of the layout.
+    """
+    settings = {"application_name": "tocsin", **PROMISES, **KEEPALIVE}
+    if not plain:
+        settings |= PLANS
+        settings |= {"idle_in_transaction_session_timeout": "5000"}
+        settings |= {"statement_timeout": str(round((statement_s or 0) * 1000))}
+    last: Exception | None = None
+    for host, port in address.hosts or ((None, None),):
+        try:
+            return await asyncpg.connect(
+                address.dsn, host=host, port=port, timeout=address.connect_s, server_settings=settings,
+                target_session_attrs=SessionAttribute.primary, command_timeout=None if plain else SILENCE_S,
+            )  # fmt: skip
+        except OSError as error:  # of certificates too, which are a ValueError as well
+            last = error
+        except ValueError as error:
+            raise misconfigured(error, address.place) from None
+        except FAILURES as error:
+            last = error
+    assert last is not None
+    raise translate(last, address.place)
+
+
+async def timeline(connection: Connection | Pooled) -> str:
+    """Return which history of the database this is: it changes when a standby takes over. Empty where none is told."""
+    try:
+        return str(await connection.fetchval(_TIMELINE))
+    except (asyncpg.UndefinedFunctionError, asyncpg.FeatureNotSupportedError, asyncpg.InsufficientPrivilegeError):
+        return ""
+    except asyncpg.ObjectNotInPrerequisiteStateError:
+        return ""  # a standby; what writes there is refused
+
+
+async def check_server(connection: Connection, place: str) -> None:
+    """Refuse a server that is too old, and a database that does not hold every name. StoreSchema."""
+    version = connection.get_server_version()
+    if version.major < OLDEST_SERVER:
+        raise StoreSchema(f"PostgreSQL {version.major} is too old for the store {place}: {OLDEST_SERVER} is needed")
+    encoding = await connection.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        raise StoreSchema(
+            f"the database of the store {place} has the encoding {encoding}: make one with createdb --encoding UTF8 "
+            "--template template0"
+        )
+
+
+class Connections:
+    """A pool. Each use of it runs to its end, also when its caller is cancelled: no statement is left halfway."""
+
+    def __init__(self, address: Address, size: int, on_new: Callable[[str], None]) -> None:
+        self._address, self._size, self._on_new = address, size, on_new
+        self._pool: Pool | None = None
+        self._uses: set[asyncio.Task[Any]] = set()
+
+    async def open(self) -> None:
+        self._pool = await asyncpg.create_pool(
+            min_size=0, max_size=self._size, connect=self._connect, init=self._greet, reset=_as_it_is
+        )
+
+    async def close(self, wait_s: float) -> None:
+        """Let what is under way end, for so long, and close."""
+        pool, self._pool = self._pool, None
+        if self._uses:
+            await asyncio.wait(self._uses, timeout=wait_s)
+        for use in self._uses:
+            use.cancel()
+        if pool is not None:
+            pool.terminate()
+            await pool.close()
+
+    async def fetch(self, sql: str, *given: Any) -> list[asyncpg.Record]:
+        """Run one statement. StoreError where there is no connection; else what the driver raises."""
+        task = begin_soon(self._fetch(sql, given))
+        self._uses.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._uses.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have been cancelled, and has then no use for it
+
+    async def _fetch(self, sql: str, given: Sequence[Any]) -> list[asyncpg.Record]:
+        pool = self._pool
+        if pool is None:
+            raise StoreClosed("the store is not open")
+        try:
+            connection = await pool.acquire()
+        except FAILURES as error:
+            raise translate(error, self._address.place) from error
+        try:
+            return await connection.fetch(sql, *given)
+        except (TimeoutError, asyncio.CancelledError):
+            connection.terminate()  # nobody knows what the server still does with it
+            raise
+        finally:
+            await self._give_back(pool, connection)
+
+    async def _give_back(self, pool: Pool, connection: Pooled) -> None:
+        try:
+            await pool.release(connection)
+        except FAILURES as error:
+            log.debug("a connection to %s could not be given back: %r", self._address.place, error)
+
+    async def _connect(self, *_: object, **__: object) -> Connection:
+        return await connect(self._address)
+
+    async def _greet(self, connection: Connection) -> None:
+        self._on_new(await timeline(connection))
+
+
+async def _as_it_is(connection: Connection) -> None:
+    """Leave a connection that comes back as it is: no statement here changes it."""
