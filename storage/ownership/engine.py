@@ -131,11 +131,17 @@ class SharedEngine(Protocol):
     owner, epoch and `seq` are as it says. Until then the commit may be sent again as it was, not given up.
     """
 
-    place: str
-    """The place of the store, for people: without a password."""
-    session_lost_at: float | None
-    """The event loop's time at which the connection that holds the session lock was found to be broken; None while the
-    lock is held, and where there is none. From then on others may declare this host dead before its lease ends."""
+    @property
+    def place(self) -> str:
+        """Return the place of the store, for people: without a password."""
+        ...
+
+    @property
+    def session_lost_at(self) -> float | None:
+        """Return the event loop's time at which the connection that holds the session lock was found to be broken; None
+        while the lock is held, and where there is none. From then on others may declare this host dead before its lease
+        ends."""
+        ...
 
     async def open(self) -> None:
         """Connect, and check the layout. StoreSchema, StoreUnavailable."""
@@ -175,7 +181,7 @@ class SharedEngine(Protocol):
     async def names(self, start: str, limit: int) -> list[str]: ...
 
     def wakes(self, slots: Sequence[int]) -> AsyncIterator[Sequence[tuple[str, int | None]]]:
-        """Yield the actors of these slots that have a wake time, with it, in pages."""
+        """Yield the actors of these slots with their wake times, in pages."""
         ...
 
     # ---- Who owns what -----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _ENCODE: Final = "write % : / ? # [ ] @ in a user, password or database as %25 %
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a URL says. `dsn` is for the driver, and never to be shown."""
+    """The parts of a URL. `dsn` is for the driver, and never to be shown."""
 
     dsn: str = field(repr=False)
     hosts: tuple[tuple[str, int], ...]

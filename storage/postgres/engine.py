@@ -52,6 +52,10 @@ class PostgresEngine:
     def place(self) -> str:
         return self._address.place
 
+    @property
+    def session_lost_at(self) -> float | None:
+        return self._session.lost_at
+
     def __repr__(self) -> str:
         return f"PostgresEngine({self.place!r})"
 
@@ -174,7 +178,7 @@ class PostgresEngine:
         return [
             HostRow(
                 row["host"].hex, row["name"], row["url"], row["weight"], HostState(row["state"]), row["lease_left_ms"],
-                row["session"],
+                row["session"], row["session_gone"],
             )
             for row in await self._run(self._writers, self._sql.hosts)
         ]  # fmt: skip

@@ -39,6 +39,8 @@ class Session:
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._host, self._lock = "", 0
+        self.lost_at: float | None = None
+        """The loop's time at which the connection that held the lock was found to be broken; None while it is held."""
         self._hinted = asyncio.Event()
         self._broken = asyncio.Event()
         self._held = asyncio.Event()
@@ -63,7 +65,9 @@ class Session:
 
     async def stand_for(self, host: str, lock: int, wait_s: float) -> None:
         """Listen for this host, and take its lock (0: none), in place of what was before. StoreUnavailable."""
-        self._host, self._lock = host, lock
+        if self._held.is_set() and (host, lock) == (self._host, self._lock):
+            return
+        self._host, self._lock, self.lost_at = host, lock, None
         self._held.clear()
         self._broken.set()
         try:
@@ -118,10 +122,15 @@ class Session:
             log.info("hints from other hosts arrive again")
         if not self._broken.is_set():
             self._held.set()
+            self.lost_at = None
         self._hinted.set()  # what came in between was missed
-        while not await self._breaks_within(PROBE_S):
-            await connection.fetchval("SELECT 1")
-        self._held.clear()
+        try:
+            while not await self._breaks_within(PROBE_S):
+                await connection.fetchval("SELECT 1")
+        finally:
+            self._held.clear()
+            if lock == self._lock:  # and not given up for that of another host
+                self.lost_at = asyncio.get_running_loop().time() if lock else None
 
     async def _breaks_within(self, wait_s: float) -> bool:
         try:

@@ -16,6 +16,12 @@ _ALL: Final = "(SELECT count(*) FROM own) = cardinality($1)"
 _ACTOR: Final = "(SELECT a.actor FROM %s.actor a WHERE a.name = $1)"
 _SIZE: Final = "octet_length(key) + octet_length(value)"
 
+_ITS_LOCK: Final = (
+    "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 "
+    "AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) "
+    "AND l.classid::int8 = (h.session >> 32) & 4294967295 AND l.objid::int8 = h.session & 4294967295"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Statements:
@@ -70,14 +76,15 @@ SELECT n, key, value FROM (
     wakes: str = """
 SELECT n, actor, name, wake_at FROM unnest($1::int8[], $2::int8[]) WITH ORDINALITY u(low, high, n)
  CROSS JOIN LATERAL (
-  SELECT actor, name, wake_at FROM %s.actor a WHERE a.actor >= u.low AND a.actor < u.high AND a.wake_at IS NOT NULL
+  SELECT actor, name, wake_at FROM %s.actor a WHERE a.actor >= u.low AND a.actor < u.high
    ORDER BY a.actor LIMIT $3) a"""
     secret: str = "SELECT v FROM %s.meta WHERE k = 'secret'"
 
     # ---- Who owns what ----
     register: str = (
         "INSERT INTO %s.host (host, name, url, weight, state, lease_until, session) "
-        "VALUES ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6), $7)"
+        "VALUES ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6), $7) "
+        "ON CONFLICT (host) DO UPDATE SET lease_until = excluded.lease_until WHERE host.state <> 'dead'"
     )
     beat: str = (
         "UPDATE %s.host SET lease_until = clock_timestamp() + make_interval(secs => $2) "
@@ -86,7 +93,8 @@ SELECT n, actor, name, wake_at FROM unnest($1::int8[], $2::int8[]) WITH ORDINALI
     )
     hosts: str = (
         "SELECT host, name, url, weight, state, session, "
-        "(extract(epoch FROM lease_until - clock_timestamp()) * 1000)::int8 AS lease_left_ms FROM %s.host h "
+        "(extract(epoch FROM lease_until - clock_timestamp()) * 1000)::int8 AS lease_left_ms, "
+        f"session <> 0 AND NOT EXISTS (SELECT FROM pg_locks l WHERE {_ITS_LOCK}) AS session_gone FROM %s.host h "
         "WHERE state <> 'dead' OR EXISTS (SELECT FROM %s.slot s WHERE s.owner = h.host) ORDER BY host"
     )
     drain: str = "UPDATE %s.host SET state = 'draining' WHERE host = $1 AND state = 'up' RETURNING host"

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
+from uuid import uuid4
 
 import pytest
 
+from tests.postgres import Postgres
 from tocsin.storage.api import UNSET, Unset
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.disk_engine import DiskEngine
 from tocsin.storage.ownership.engine import Held, HostRow, SharedEngine, slot_of
+from tocsin.storage.postgres.engine import PostgresEngine
 from tocsin.storage.shared_disk import SharedDisk
 
 Connect = Callable[[], SharedEngine]
@@ -24,7 +27,21 @@ def disk(request: pytest.FixtureRequest) -> Connect:
     return lambda: DiskEngine(shared)
 
 
-PLACES: list[Callable[[pytest.FixtureRequest], Connect]] = [disk]
+def newest_postgres(request: pytest.FixtureRequest) -> Connect:
+    return _schema_of(request.getfixturevalue("postgres"))
+
+
+def system_postgres(request: pytest.FixtureRequest) -> Connect:
+    return _schema_of(request.getfixturevalue("system_postgres"))
+
+
+def _schema_of(server: Postgres) -> Connect:
+    """Give a new schema in a database that all tests of a server share: quicker than a database of its own."""
+    url = f"{server.url('postgres')}&schema=s{uuid4().hex[:12]}"
+    return lambda: PostgresEngine(url)
+
+
+PLACES: list[Callable[[pytest.FixtureRequest], Connect]] = [disk, newest_postgres, system_postgres]
 """Every engine does each statement alike."""
 
 T = TypeVar("T")

@@ -1,0 +1,85 @@
+"""What the URL of a PostgreSQL store says, and what is never shown of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tocsin.errors import SettingsError
+from tocsin.storage.postgres.address import CONNECTIONS, read_url
+from tocsin.storage.postgres.engine import PostgresEngine
+
+SECRET = "geheim"
+
+
+def test_a_url_names_servers_database_and_schema() -> None:
+    address = read_url(f"postgresql://app:{SECRET}@db1:5433,[::1],db3/jobs?schema=eu&sslmode=require&connections=5")
+
+    assert address.hosts == (("db1", 5433), ("::1", 5432), ("db3", 5432))
+    assert (address.schema, address.connections) == ("eu", 5)
+    assert address.place == "postgresql://db1:5433,[::1]:5432,db3:5432/jobs?schema=eu"
+    assert address.dsn == f"postgresql://app:{SECRET}@db1:5433,[::1],db3/jobs?sslmode=require"
+
+
+def test_a_url_may_say_nothing_but_the_database() -> None:
+    address = read_url("postgresql:///jobs")
+
+    assert (address.hosts, address.schema, address.connections) == ((), "tocsin", CONNECTIONS)
+    assert (address.dsn, address.place) == ("postgresql:///jobs", "postgresql:///jobs")
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql:///jobs?host=/run/pg&port=5499", (("/run/pg", 5499),)),
+        ("postgresql://u@%2Frun%2Fpg/jobs", (("/run/pg", 5432),)),
+        ("postgresql:///jobs?host=one,two&port=1,2", (("one", 1), ("two", 2))),
+        ("postgres://one,two/jobs?port=7", (("one", 7), ("two", 7))),
+    ],
+)
+def test_servers_stand_in_the_place_or_behind_it(url: str, hosts: object) -> None:
+    assert read_url(url).hosts == hosts
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://app:{SECRET}@db1:5433,db2/jobs?schema=eu",
+        f"postgresql://db1/jobs?user=app&password={SECRET}",
+    ],
+)
+def test_a_password_is_shown_nowhere(url: str) -> None:
+    engine = PostgresEngine(url)
+
+    assert SECRET not in f"{engine!r} {engine.place} {read_url(url)!r}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://app:{SECRET}/x@db/jobs",
+        f"postgresql://app:{SECRET}#x@db/jobs",
+        f"postgresql://app:{SECRET}?x@db/jobs",
+        f"postgresql://app:x@{SECRET}@db/jobs",
+        f"postgresql://app:{SECRET}[x@db/jobs",
+        f"postgresql://db:{SECRET}/jobs",
+        f"postgresql://db/jobs?password={SECRET}&connections",
+        f"mysql://app:{SECRET}@db/jobs",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_url(url)
+
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "query", ["schema=Jobs", "schema=pg_jobs", "schema=a;b", "schema=" + "x" * 31, "connections=3", "connections=x"]
+)
+def test_a_value_that_cannot_be_is_named_in_the_refusal(query: str) -> None:
+    name, _, value = query.partition("=")
+
+    with pytest.raises(SettingsError) as refused:
+        read_url(f"postgresql://db/jobs?{query}")
+
+    assert name in str(refused.value) and value[:40] in str(refused.value)
