@@ -289,7 +289,14 @@ class PostgresEngine:
 
 def _slots(rows: Sequence[Any]) -> list[SlotRow]:
     return [
-        SlotRow(row["slot"], row["owner"].hex if row["owner"] else None, row["epoch"], row["seq"], row["base_seq"])
+        SlotRow(
+            row["slot"],
+            row["owner"].hex if row["owner"] else None,
+            row["epoch"],
+            row["seq"],
+            row["base_seq"],
+            tuple(row["earlier_bases"]),
+        )
         for row in rows
     ]
 

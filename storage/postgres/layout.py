@@ -31,7 +31,8 @@ CREATE TABLE %s.slot (
   owner uuid,
   epoch int8 NOT NULL DEFAULT 0,
   seq int8 NOT NULL DEFAULT 0,
-  base_seq int8 NOT NULL DEFAULT 0
+  base_seq int8 NOT NULL DEFAULT 0,
+  earlier_bases int8[] NOT NULL DEFAULT '{{}}'
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE TABLE %s.actor (
   actor int8 PRIMARY KEY,

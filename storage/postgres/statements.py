@@ -52,7 +52,7 @@ bump AS (
   UPDATE %s.slot s SET seq = s.seq + 1 FROM own WHERE s.slot = own.slot AND {_ALL})
 SELECT slot FROM own"""
     settle: str = (
-        "SELECT slot, owner, epoch, seq, base_seq FROM %s.slot WHERE slot = ANY($1::int4[]) "
+        "SELECT slot, owner, epoch, seq, base_seq, earlier_bases FROM %s.slot WHERE slot = ANY($1::int4[]) "
         "ORDER BY slot FOR NO KEY UPDATE"
     )
     get: str = f"SELECT key, value FROM %s.kv WHERE actor = {_ACTOR} AND key = ANY($2::bytea[])"
@@ -108,15 +108,17 @@ SELECT n, actor, name, wake_at FROM unnest($1::int8[], $2::int8[]) WITH ORDINALI
     forget: str = (
         "DELETE FROM %s.host h WHERE h.host = $1 AND NOT EXISTS (SELECT FROM %s.slot s WHERE s.owner = h.host)"
     )
-    slots: str = "SELECT slot, owner, epoch, seq, base_seq FROM %s.slot ORDER BY slot"
+    slots: str = "SELECT slot, owner, epoch, seq, base_seq, earlier_bases FROM %s.slot ORDER BY slot"
     take: str = """
 WITH free AS MATERIALIZED (
   SELECT s.slot FROM %s.slot s LEFT JOIN %s.host h ON h.host = s.owner
    WHERE s.slot = ANY($1::int4[]) AND (s.owner IS NULL OR h.host IS NULL OR h.state = 'dead')
      AND EXISTS (SELECT FROM %s.host me WHERE me.host = $2 AND me.state <> 'dead')
    ORDER BY s.slot FOR UPDATE OF s SKIP LOCKED)
-UPDATE %s.slot s SET owner = $2, epoch = s.epoch + 1, base_seq = s.seq FROM free WHERE s.slot = free.slot
-RETURNING s.slot, s.owner, s.epoch, s.seq, s.base_seq"""
+UPDATE %s.slot s SET owner = $2, epoch = s.epoch + 1, base_seq = s.seq,
+    earlier_bases = CASE WHEN s.epoch > 0 THEN s.base_seq || s.earlier_bases[1:2] ELSE '{}' END
+  FROM free WHERE s.slot = free.slot
+RETURNING s.slot, s.owner, s.epoch, s.seq, s.base_seq, s.earlier_bases"""
     release: str = """
 WITH mine AS MATERIALIZED (
   SELECT s.slot FROM %s.slot s WHERE s.slot = ANY($1::int4[]) AND s.owner = $2 ORDER BY s.slot FOR UPDATE)

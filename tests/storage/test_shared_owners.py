@@ -168,3 +168,15 @@ async def test_who_holds_no_session_lock_is_not_judged_by_it(connect: Connect) -
     async with opened(connect, ONE, TWO) as engine:
         assert await engine.reap_without_session(ONE) is False
         assert await engine.beat(ONE, LONG_S) is not None
+
+
+async def test_where_the_commits_of_the_owners_before_ended_is_kept(connect: Connect) -> None:
+    async with opened(connect, ONE, TWO) as engine:
+        for host in (ONE, TWO, ONE, TWO, ONE):
+            held = await taken(engine, host, "a")
+            assert await engine.commit(host, held, [writes("a", {b"k": b""})])
+            await engine.release(slots_of("a"), host)
+        [row] = await engine.take(slots_of("a"), TWO)
+
+        assert (row.epoch, row.base_seq, row.earlier_bases[:3]) == (6, 5, (4, 3, 2))
+        assert await engine.settle(slots_of("a")) == [row]
