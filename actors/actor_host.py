@@ -61,7 +61,7 @@ from tocsin.dispatch.tracing import Tracers
 from tocsin.dispatch.transport import Transport
 from tocsin.errors import TocsinError
 from tocsin.storage.api import StoreProvider
-from tocsin.storage.urls import open_provider
+from tocsin.storage.urls import AnyStore, open_stores
 
 if TYPE_CHECKING:
     from tocsin.actors.http import App, Authorize, Tokens
@@ -122,8 +122,7 @@ class ActorHost(Transferring):
         self._service.bind(self.runtime)
         self._due_runs = DueRuns(self.runtime, self._service, dispatch=dispatch)
         self._sharing = sharing and sharing(ThisHost(self.runtime, self._service, self._start_here, self._due_runs.run))
-        # By name, each scheduler as HTTP reaches it; users have `scheduler`.
-        self.ports = lru_cache(PORTS_KEPT)(self._port)
+        self.ports = lru_cache(PORTS_KEPT)(self._port)  # by name, as HTTP reaches them; users have `scheduler`
         self.passes: Passes = self._service.passes if self._sharing is None else self._sharing.passes
         self._heartbeat = heartbeat_to(heartbeat_url, heartbeat_transport, clock, self._trouble, self._write)
         self._drain_s = drain_s
@@ -132,8 +131,9 @@ class ActorHost(Transferring):
     @classmethod
     def open(
         cls,
-        store: str | StoreProvider = "sqlite:///tocsin.db",
+        store: AnyStore | Mapping[str, AnyStore] = "sqlite:///tocsin.db",
         *,
+        residency: Mapping[str, str] | None = None,
         origin: str | Callable[[], str | None] | None = None,
         callback_path: str = DEFAULT_PATH,
         secrets: Secrets | Callable[[], Secrets] = (),
@@ -145,7 +145,8 @@ class ActorHost(Transferring):
         share: bool | Door | None = None,
         **options: Any,
     ) -> ActorHost:
-        """Make a host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
+        """Make a host on a store URL (`sqlite:///file.db`, `memory:`) or a provider, or on several by name, with the
+        `residency` of their instances (docs/residency.md); enter it with `async with`.
 
         `origin` is where callbacks go (`https://app.example`). A host that sends no callbacks needs neither `origin`
         nor `secrets`. Both may be callables, which are called for each callback and should be quick. An origin is
@@ -171,9 +172,8 @@ class ActorHost(Transferring):
         not fit.
         """
         check_names(options, cls.open, ActorHost.__init__)
-        clock = clock or SystemClock()
-        random = random or SystemRandom()
-        provider = open_provider(store) if isinstance(store, str) else store
+        clock, random = clock or SystemClock(), random or SystemRandom()
+        provider = open_stores(store, residency)
         signer = Current("secrets", secrets, signer_of)
         read_origin: Callable[[], str | None] = origin if callable(origin) else lambda: origin
         first = origin_of(origin) if callable(origin) else origin

@@ -29,6 +29,7 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
         errors.OverloadedError,
         errors.PayloadTooLargeError,
         errors.QuotaExceededError,
+        errors.ResidencyError,
         errors.StaleLeaseError,
         errors.StoreFull,
         errors.StoreUnavailable,

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.memory import MemoryProvider
+from tocsin.storage.residency.opening import named_stores
 from tocsin.storage.snapshot import StoreLook
 from tocsin.storage.sqlite.backup import back_up as back_up_sqlite
 from tocsin.storage.sqlite.provider import SQLiteProvider
 from tocsin.storage.sqlite.snapshot import SnapshotReader
 
 LONGEST_SHOWN: Final = 200
+
+
+AnyStore = str | StoreProvider
+"""A URL, or a provider."""
+
+
+def open_stores(store: AnyStore | Mapping[str, AnyStore], residency: Mapping[str, str] | None = None) -> StoreProvider:
+    """Open a store, or several by name, of which `residency` says which one the instances of each pattern belong to."""
+    if isinstance(store, Mapping):
+        return named_stores({name: _opened(one) for name, one in store.items()}, residency or {})
+    if residency:
+        raise SettingsError("residency names stores: give them by name, like {'default': 'sqlite:///tocsin.db', …}")
+    return _opened(store)
+
+
+def _opened(store: AnyStore) -> StoreProvider:
+    return open_provider(store) if isinstance(store, str) else store
 
 
 def open_provider(url: str) -> StoreProvider:

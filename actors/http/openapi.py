@@ -203,7 +203,7 @@ def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: boo
     """Return the codes that an operation may answer."""
     found = {"FORBIDDEN", "INTERNAL", *about.errors}
     if about.group != PROBES:
-        found |= {"INVALID_INPUT", "STORE_UNAVAILABLE"}
+        found |= {"INVALID_INPUT", "RESIDENCY", "STORE_UNAVAILABLE"}
     if scopes:
         found |= {"UNAUTHENTICATED"}
     if by_path:

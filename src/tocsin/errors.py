@@ -8,6 +8,7 @@ TocsinError
     DuplicateScheduleIdError  StaleLeaseError
     ConflictError
       InstanceMovingError  InstanceMovedError   `details["movedTo"]` says where to
+      ResidencyError   no store of this host is that of the instance
     QuotaExceededError  IdempotencyMismatchError
   ActorError              the runtime could not serve the event
     OverloadedError       not run: the mailbox is full, try again
@@ -17,7 +18,7 @@ TocsinError
     TurnError             a programmer's fault: storage or a call on the wrong side of a turn
   StoreError              the store refused; `retryable` and `owner_lost` say what helps
     StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
-    StoreTooLarge  StoreCorrupt  StoreSchema  StoreClosed
+    StoreTooLarge  StoreCorrupt  StoreSchema  StoreMoved  StoreClosed
   SignatureError          a webhook signature did not verify
   ResultError             what a job came to cannot be told
     JobFailedError        it is dead, was cancelled, or expired
@@ -149,6 +150,13 @@ class InstanceMovedError(ConflictError):
     code = "INSTANCE_MOVED"
 
 
+class ResidencyError(ConflictError):
+    """By the rules of the stores this instance belongs to a store that this host does not have, or to none. Nothing of
+    it is kept anywhere else."""
+
+    code = "RESIDENCY"
+
+
 class QuotaExceededError(RequestError):
     """The instance holds as many jobs as it may; retry when some have ended."""
 
@@ -270,6 +278,10 @@ class StoreCorrupt(StoreError):
 
 class StoreSchema(StoreError):
     """The store's layout is newer than this program, or not ours: an operator must act."""
+
+
+class StoreMoved(StoreError):
+    """The store was moved to another engine, or is on its way: what lies here must not be served."""
 
 
 class StoreClosed(StoreError):

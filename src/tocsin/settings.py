@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tocsin.errors import SettingsError
+from tocsin.settings_values import PARSERS, as_text
 
 CONFIG_FILE: Final = "tocsin.toml"
 PREFIX: Final = "TOCSIN_"
 HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
-LOG_FORMATS: Final = ("text", "json")
 PATHS: Final = ("ca_file",)
 """Settings that name a file; one in a settings file is relative to that file."""
 SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+", re.IGNORECASE)
@@ -34,6 +34,8 @@ class Settings:
     looked into, and how they stood before they were read."""
 
     store: str = "sqlite:///tocsin.db"
+    stores: Mapping[str, str] = field(default_factory=dict)
+    residency: Mapping[str, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8321
     origin_url: str | None = None
@@ -68,10 +70,21 @@ class Settings:
 
     @property
     def shown_store(self) -> str:
-        """Return the store URL without its password."""
-        before, at, after = self.store.rpartition("@")
-        scheme, separator, user = before.partition("://")
-        return f"{scheme}://{user.partition(':')[0]}@{after}" if at and separator else self.store
+        """Return the store's URL, or those of all stores by name, without passwords."""
+        stores = self.all_stores
+        if isinstance(stores, str):
+            return _without_password(stores)
+        return ", ".join(f"{name} {_without_password(url)}" for name, url in stores.items())
+
+    @property
+    def all_stores(self) -> str | dict[str, str]:
+        """Return the store's URL, or those of several by name: a `store` that is given beside them is `default`."""
+        if not self.stores:
+            return self.store
+        given = self.sources.get("store", "default") != "default"
+        if given and "default" in self.stores:
+            raise SettingsError(f"{self.sources['store']} and the store default are both given: keep one of them")
+        return ({"default": self.store} if given else {}) | dict(self.stores)
 
     @property
     def shown_heartbeat(self) -> str | None:
@@ -83,11 +96,20 @@ class Settings:
     def shown(self) -> dict[str, Any]:
         """Return every setting and its value, with secrets and tokens counted instead of shown."""
         values = {name: getattr(self, name) for name in NAMES}
-        values["store"] = self.shown_store
+        values["store"] = _without_password(self.store)
+        values["stores"] = {name: _without_password(url) for name, url in self.stores.items()}
         values["heartbeat_url"] = self.shown_heartbeat
         for name in HIDDEN:
             values[name] = f"({len(values[name])} given)" if values[name] else None
         return values
+
+
+def _without_password(url: str) -> str:
+    address, mark, _ = url.partition("?")
+    before, at, after = address.rpartition("@")
+    scheme, separator, user = before.partition("://")
+    shown = f"{scheme}://{user.partition(':')[0]}@{after}" if at and separator else address
+    return f"{shown}?…" if mark else shown
 
 
 NAMES: Final = tuple(each.name for each in fields(Settings) if each.name not in ("sources", "files", "config"))
@@ -181,14 +203,14 @@ class _Layer:
             if value is not None:
                 raise SettingsError(f"{label} and {self.label(f'{name}_file')} are both given: keep one of them")
             label = self.label(f"{name}_file")
-            path = self.directory / _text(file, label)
+            path = self.directory / as_text(file, label)
             self.files[path] = stamp(path)
             value = _read_secret_file(path, label)
         if name in PATHS and isinstance(value, str) and value.strip():
             value = str(self.directory / value.strip())
         if value is None:
             return None
-        return _PARSERS[name](value, label), label
+        return PARSERS[name](value, label), label
 
 
 def _as_option(name: str) -> str:
@@ -250,151 +272,3 @@ def _read_secret_file(path: Path, label: str) -> str:
         if line.lstrip().startswith("# "):  # long enough it would be taken for a secret, and one that others can read
             raise SettingsError(f"{label}: line {number} of {path} is a comment, and the file may hold none")
     return ",".join(lines)
-
-
-# ---- Values --------------------------------------------------------------------------------------
-
-
-def _text(value: object, label: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise SettingsError(f"{label} must be a text that is not empty, not {value!r}")
-    if "\0" in value:
-        raise SettingsError(f"{label} must be a text without NUL characters, not {value!r}")
-    return value.strip()
-
-
-def _store(value: object, label: str) -> str:
-    text = _text(value, label)
-    if ":" not in text:
-        raise SettingsError(f"{label} must be a store URL like sqlite:///tocsin.db, not {text!r}")
-    return text
-
-
-def _whole(least: int, most: int, example: int) -> Callable[[object, str], int]:
-    def parse(value: object, label: str) -> int:
-        number = value
-        if isinstance(value, str):
-            digits = value.strip()
-            number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else value
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise SettingsError(f"{label} must be a whole number {least}..{most}, like {example}, not {value!r}")
-        return number
-
-    return parse
-
-
-def _flag(value: object, label: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    known = words.get(str(value).strip().lower()) if isinstance(value, str) else None
-    if known is None:
-        raise SettingsError(f"{label} must be true or false, not {value!r}")
-    return known
-
-
-def _origin(value: object, label: str) -> str:
-    from tocsin.dispatch.target import check_origin_url
-
-    return check_origin_url(_text(value, label), label)
-
-
-def _heartbeat(value: object, label: str) -> str:
-    from tocsin.actors.heartbeat import check_heartbeat
-
-    return check_heartbeat(value.strip() if isinstance(value, str) else value, label)
-
-
-def _health_limits(value: object, label: str) -> Mapping[str, int]:
-    from tocsin.actors.scheduler.model.health_limits import health_limits
-
-    limits: dict[str, Any] = {}
-    if isinstance(value, str):
-        for part in value.split(","):
-            name, equals, number = (text.strip() for text in part.partition("="))
-            if not equals or not (number.isascii() and number.isdecimal()) or name in limits:
-                raise SettingsError(f"{label} must be limits like late_s=600,deaths=500, each once, not {value!r}")
-            limits[name] = int(number[:20])
-    elif isinstance(value, Mapping):
-        limits.update(value)
-    else:
-        raise SettingsError(f"{label} must be a table like {{ late_s = 600 }}, not {value!r}")
-    try:
-        health_limits(limits)
-    except SettingsError as error:
-        raise SettingsError(f"{label}: {error.message.removeprefix('health_limits: ')}") from None
-    return limits
-
-
-def _ca_file(value: object, label: str) -> str:
-    from tocsin.dispatch.certificates import check_ca_file
-
-    path = _text(value, label)
-    check_ca_file(path, label)
-    return path
-
-
-def _log_format(value: object, label: str) -> str:
-    text = value.strip().lower() if isinstance(value, str) else value
-    if text not in LOG_FORMATS:
-        raise SettingsError(f"{label} must be text or json, not {value!r}")
-    return str(text)
-
-
-def _path(value: object, label: str) -> str:
-    from tocsin.dispatch.target import check_path
-
-    return check_path(_text(value, label), label)
-
-
-def _parts(value: object, label: str) -> Iterator[str]:
-    listed = value.split(",") if isinstance(value, str) else value
-    if not isinstance(listed, (list, tuple)):
-        raise SettingsError(f"{label} must be a list of texts, or one text with commas")
-    for each in listed:
-        if not isinstance(each, str):
-            raise SettingsError(f"{label} must hold texts only")
-        if each.strip():
-            yield each.strip()
-
-
-def _secrets(value: object, label: str) -> tuple[str, ...]:
-    from tocsin.dispatch.signing import Signer
-
-    secrets = tuple(_parts(value, label))
-    try:
-        if secrets:
-            Signer(secrets)
-    except SettingsError as error:
-        raise SettingsError(f"{label}: {error.message}") from None
-    return secrets
-
-
-def _tokens(value: object, label: str) -> tuple[str, ...]:
-    from tocsin.actors.http.tokens import parse_tokens
-
-    tokens = tuple(_parts(value, label))
-    try:
-        parse_tokens(tokens)
-    except SettingsError as error:
-        raise SettingsError(f"{label}: {error.message.removeprefix('tokens: ')}") from None
-    return tokens
-
-
-_PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
-    "store": _store,
-    "host": _text,
-    "port": _whole(0, 65_535, 8321),
-    "origin_url": _origin,
-    "callback_path": _path,
-    "secrets": _secrets,
-    "tokens": _tokens,
-    "lanes": _whole(1, 100_000, 64),
-    "max_in_flight": _whole(1, 1_000_000, 256),
-    "timeout_ms": _whole(1_000, 3_600_000, 60_000),
-    "insecure": _flag,
-    "health_limits": _health_limits,
-    "heartbeat_url": _heartbeat,
-    "ca_file": _ca_file,
-    "log_format": _log_format,
-}

@@ -41,6 +41,7 @@ BROKEN = {
     "INSTANCE_MOVED": errors.InstanceMovedError(
         "instance 'tenant-a' has moved to https://o.example", movedTo="https://o"
     ),
+    "RESIDENCY": errors.ResidencyError("instance 'eu-1' is fixed to the store eu", store="eu"),
 }
 """What a server may answer to any request that changes something, by code."""
 

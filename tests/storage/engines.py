@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.conformance import Place
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
+from tocsin.storage.notes import NOTES, RESIDENCY
+from tocsin.storage.residency.opening import named_stores
+from tocsin.storage.residency.rules import Rules
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 
@@ -19,4 +23,13 @@ def sqlite(folder: Path) -> Place:
     return lambda: SQLiteProvider(folder / "store.db")
 
 
-ENGINES: list[Callable[[Path], Place]] = [memory, sqlite]
+def named(folder: Path) -> Place:
+    """Several stores in one provider. A store of several keeps the contract as one alone does."""
+    disks = {name: MemoryDisk() for name in ("default", "eu", "us")}
+    rules = {"eu-*": "eu"}
+    for name, disk in disks.items():  # as after a first start, which is not what the checks count
+        disk.apply([ActorWrites(NOTES, {RESIDENCY: Rules.of(list(disks), rules).written(name)})])
+    return lambda: named_stores({name: MemoryProvider(disk) for name, disk in disks.items()}, rules)
+
+
+ENGINES: list[Callable[[Path], Place]] = [memory, sqlite, named]

@@ -49,6 +49,7 @@ from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.errors import StoreError
 from tocsin.storage.api import Owned
+from tocsin.storage.residency.provider import trouble_of
 from tocsin.storage.shared import SharedProvider, shared_of
 
 A = TypeVar("A")
@@ -190,8 +191,8 @@ class SchedulerService:
         return SchedulerActor(
             ctx, self.inflight(name), self.renderers, owner,
             lambda: (
-                (self.host.provider.trouble is not None or self.health.was_in_trouble)
-                and self.health.store_trouble() is not None
+                (trouble_of(self.host.provider, str(ctx.id)) is not None or self.health.was_in_trouble)
+                and self.health.store_trouble(str(ctx.id)) is not None
             ),
             self._limits, self.clock, self.deaths.note, self._failed_slots, ticked,
         )  # fmt: skip
@@ -241,7 +242,7 @@ class SchedulerService:
             circuit_since=None if (broken := self.permits.circuit.broken) is None else broken.since,
             wall=self.clock.now_ms(),
             in_flight=lanes.in_flight,
-            store_trouble=self.health.store_trouble(),
+            store_trouble=self.health.store_trouble(str(actor_of(name))),
             stopping=not self.host.ready or lanes.stopping,
             alarm_failures=self.host.alarms.failures(actor_of(name)),
             waiting_for=here.waiting_claims.waiting_for,

@@ -11,8 +11,10 @@ from tocsin.actors.scheduler.actor.clock_names import PREFIX
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.queries import clocks
-from tocsin.errors import StoreCorrupt, StoreError
-from tocsin.storage.api import Owned, after
+from tocsin.errors import StoreCorrupt, StoreError, StoreMoved
+from tocsin.storage.api import Owned, StoreProvider, after
+from tocsin.storage.residency.opening import fit_to_serve
+from tocsin.storage.residency.provider import NamedStores
 
 AGAIN_S: Final = (0.01, 0.1, 0.5, 1.0, 1.0)
 NAMES_S: Final = 1.0
@@ -35,8 +37,13 @@ class StoredClocks:
         try:
             for pause_s in (*AGAIN_S, None):
                 try:
+                    host.provider = provider = await fit_to_serve(host.provider)
+                    if isinstance(provider, NamedStores):
+                        provider.when_there = self.read
                     self._clocks.forget()
                     return await self.read()
+                except StoreMoved:
+                    raise
                 except StoreError as error:
                     if isinstance(error, StoreCorrupt) and isinstance(host.provider.trouble, StoreCorrupt):
                         return  # nothing begins on a damaged store, by any clock; it still says how it is
@@ -50,7 +57,7 @@ class StoredClocks:
     async def read(self) -> None:
         """Read those of schedulers of this host that are not known yet."""
         for name in await self._read_names():
-            if self._is_here(name) and not self._clocks.has(name):
+            if self._is_here(name) and not self._clocks.has(name) and not is_away(self._host().provider, name):
                 await self._read_one(name)
 
     def came(self, event: Owned) -> None:
@@ -83,3 +90,8 @@ class StoredClocks:
         if not (self._is_here(name) and self._clocks.has(name)):  # else a turn has noted a newer one meanwhile
             # One that cannot be read stops its own instance only.
             self._clocks.note(name, row)
+
+
+def is_away(provider: StoreProvider, name: str) -> bool:
+    """Tell whether a scheduler is in a store that has not been reached since the start: it is read once it is there."""
+    return isinstance(provider, NamedStores) and provider.is_away(str(actor_of(name)))

@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.transitions.idempotency import Once, answered
 from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
 from tocsin.dispatch.refusals import Refusal
 from tocsin.errors import PayloadTooLargeError, StoreFull, TocsinError
+from tocsin.storage.residency.provider import trouble_of
 
 
 class LocalJobs:
@@ -42,7 +43,7 @@ class LocalJobs:
 
     async def submit_once(self, jobs: Sequence[NewJob], *, key: bytes, body: bytes, form: KeptForm) -> Kept:
         """Store jobs once for a request. The status and body of its one answer."""
-        if self._instance.host.provider.trouble is None or not await self._answered(key):
+        if trouble_of(self._instance.host.provider, str(self._instance.id)) is None or not await self._answered(key):
             self._check_space()
         _check_size(jobs)
         return await self._once(jobs, Once(key, body, form))
@@ -71,7 +72,7 @@ class LocalJobs:
         return answer
 
     def _check_space(self) -> None:
-        if (trouble := self._instance.host.provider.trouble) is None:
+        if (trouble := trouble_of(self._instance.host.provider, str(self._instance.id))) is None:
             return
         if isinstance(trouble, StoreFull):
             raise StoreFull(f"{trouble.message}; what is under way goes on")

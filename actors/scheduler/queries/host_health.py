@@ -26,6 +26,7 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
 from tocsin.dispatch.durations import span
 from tocsin.errors import StoreError
+from tocsin.storage.residency.provider import NamedStores, trouble_of
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -119,7 +120,7 @@ class HostHealth:
     def of_instance(self, actor: ActorId, summary: query.Summary, *, gone: Lost) -> Sequence[HealthReason]:
         """Return what is wrong as one scheduler sees it, the whole host included. `gone`: how many of its jobs and
         schedules cannot be read any more."""
-        causes = list(self._of_all())
+        causes = list(self._of_all(str(actor)))
         if (dying := self._dying(actor.name)) is not None:
             causes.append(dying)
         known = {one.code for one in causes}
@@ -141,7 +142,7 @@ class HostHealth:
         lanes = None if here is None else here.lanes
         hindrances = () if lanes is None else lanes.hindrances(0)
         yield from self._of_counts(name, summary)
-        if not host.ready or host.provider.trouble is not None:
+        if not host.ready or trouble_of(host.provider, str(actor_of(name))) is not None:
             return  # nothing starts, and its own reason says so
         if standing.callbacks_due and self._has_origin is not None and not self._has_origin():
             said = "callbacks are due, and there is no origin to send them to: set TOCSIN_ORIGIN_URL (origin=...)"
@@ -183,9 +184,11 @@ class HostHealth:
         said = f"{losses:,} attempts were lost within 10 minutes: their hosts or workers ended, or lost the connection"
         return health.Cause(health.ATTEMPTS_LOST, f"{said}; see what ends them (`tocsin workers`, memory, deploys)")
 
-    def store_trouble(self) -> StoreError | None:
+    def store_trouble(self, actor: str | None = None) -> StoreError | None:
         """Return what is wrong with the store. Every turn asks where there is trouble, or was when it was asked last,
         so it is known since when there is."""
+        if actor is not None and isinstance(provider := self._host().provider, NamedStores):
+            return provider.trouble_of(actor)
         trouble = self._host().provider.trouble
         if (trouble is None) == self.was_in_trouble:
             self.was_in_trouble = trouble is not None
@@ -206,12 +209,21 @@ class HostHealth:
         again = f"the origin {self._last_origin() or '(none)'} is reached again"
         return f"{again}, and its first answer is waited for since {waited} (before: {broken.message})"
 
-    def _of_all(self) -> Iterator[health.Cause]:
+    def _of_stores(self, actor: str | None) -> Iterator[health.Cause]:
+        """Say which stores are in trouble: all of them, or that of one actor."""
+        provider = self._host().provider
+        if isinstance(provider, NamedStores):
+            for name, error in provider.troubles.items():
+                if actor is None or provider.is_in(name, actor):
+                    said = f"nothing new is accepted or started in the store {name}: {error}"
+                    yield health.Cause(health.code_of(error), said)
+        elif (trouble := self.store_trouble()) is not None:
+            said = f"nothing new is accepted or started: {trouble}"
+            yield health.Cause(health.code_of(trouble), said, self._trouble_since)
+
+    def _of_all(self, actor: str | None = None) -> Iterator[health.Cause]:
         host = self._host()
-        if (trouble := self.store_trouble()) is not None:
-            yield health.Cause(
-                health.code_of(trouble), f"nothing new is accepted or started: {trouble}", self._trouble_since
-            )
+        yield from self._of_stores(actor)
         if not host.ready:
             yield health.Cause(
                 health.HOST_STOPPING, "the host stops, or its store does not tell which alarms there are"

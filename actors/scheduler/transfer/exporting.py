@@ -27,6 +27,7 @@ from tocsin.errors import ConflictError, NotFoundError, StoreUnavailable
 from tocsin.storage.api import StoreProvider, row_pages
 from tocsin.storage.aside import aside
 from tocsin.storage.memory import MemoryProvider
+from tocsin.storage.residency.provider import part_of
 from tocsin.storage.snapshot import LiveStore, StoreSnapshot
 
 ROWS_AT_ONCE: Final = 5_000
@@ -75,6 +76,7 @@ async def export(
     provider: StoreProvider, name: str, now_ms: Callable[[], int]
 ) -> tuple[Manifest, AsyncIterator[bytes]]:
     """Return what the file says of itself, and its pieces. Whoever does not read them to the end closes them."""
+    provider = part_of(provider, str(actor_of(name)))
     if not isinstance(provider, LiveStore):
         raise StoreUnavailable("this engine cannot be read as of one instant while it is in use: it exports nothing")
     live, file = provider.live, provider.scratch()

@@ -32,6 +32,8 @@ def setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
 
 @click.command()
 @setting("--store", "Where jobs live (default: sqlite:///tocsin.db).", metavar="URL")
+@setting("--stores", "Several stores by name, instead of one.", metavar="NAME=URL ...")
+@setting("--residency", "The store of instances by pattern, like eu-*=eu.", metavar="PATTERN=NAME ...")
 @setting("--host", "Address to listen on (default: 127.0.0.1).", metavar="ADDRESS")
 @setting("--port", "Port to listen on (default: 8321; 0: any free one).", metavar="PORT")
 @setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")

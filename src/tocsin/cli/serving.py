@@ -96,7 +96,8 @@ def _most_connections(settings: Settings) -> int:
 
 def _open_host(settings: Settings, reload: Reload) -> ActorHost:
     return ActorHost.open(
-        settings.store,
+        settings.all_stores,
+        residency=settings.residency,
         share=False,  # other processes reach it over HTTP
         origin=settings.origin_url,
         callback_path=settings.callback_path,

@@ -28,16 +28,18 @@ def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
         try:
             with settings_checked():
-                function(_url(store) if store else _configured(config), *args, **options)
+                function(_url(store, config) if store else _configured(config), *args, **options)
         except StoreError as error:
             raise StoreUnusable(f"{error}{_advice(error)}") from None
 
     return run
 
 
-def _url(store: str) -> str:
-    """Check a store URL; for a plain path, name the URL to write instead."""
+def _url(store: str, config: str | None) -> str:
+    """Check a store URL, or find that of a store by its name; for a plain path, name the URL to write instead."""
     if ":" not in store:
+        if store in (named := _stores(config)):
+            return named[store]
         raise WrongSettings(f"--store (TOCSIN_STORE) must be a store URL: sqlite:///{printable(store)}, not {store!r}")
     return store
 
@@ -46,7 +48,21 @@ def _configured(config: str | None) -> str:
     """Read the configured store, only where none is named: the other settings may be another user's secrets."""
     from tocsin.settings import load
 
-    return load({"config": config}, os.environ, needed=("store",)).store
+    stores = load({"config": config}, os.environ, needed=("store", "stores")).all_stores
+    if isinstance(stores, str):
+        return stores
+    if len(stores) > 1:
+        raise WrongSettings(f"there are several stores, and this is about one: --store {' or --store '.join(stores)}")
+    return next(iter(stores.values()))
+
+
+def _stores(config: str | None) -> dict[str, str]:
+    """Return the configured stores by name; TOCSIN_STORE, which may be such a name here, is none of them."""
+    from tocsin.settings import load
+
+    environ = {name: value for name, value in os.environ.items() if name != "TOCSIN_STORE"}
+    stores = load({"config": config}, environ, needed=("store", "stores")).all_stores
+    return {} if isinstance(stores, str) else stores
 
 
 def _advice(error: Exception) -> str:

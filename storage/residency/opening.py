@@ -1,0 +1,37 @@
+"""Providers for whoever serves: of several stores, or of one, as its own notes allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tocsin.storage.api import StoreProvider
+from tocsin.storage.notes import NOTES, RESIDENCY, check_not_moved, read_notes
+from tocsin.storage.residency.provider import NamedStores
+from tocsin.storage.residency.rules import Kept, Rules
+from tocsin.storage.residency.shared import SharedNamedStores
+from tocsin.storage.shared import shared_of
+
+
+def named_stores(parts: Mapping[str, StoreProvider], residency: Mapping[str, str]) -> NamedStores:
+    """Make the provider of several stores. SettingsError for a wrong name, or rules that contradict each other."""
+    return _of(parts, Rules.of(list(parts), residency))
+
+
+async def fit_to_serve(provider: StoreProvider) -> StoreProvider:
+    """Return the provider to serve a started store with. One of several stores serves its own instances only, also
+    where it is opened alone. StoreMoved for a store whose actors are elsewhere."""
+    if isinstance(provider, NamedStores):
+        return provider
+    notes = await read_notes(provider.view(NOTES))
+    check_not_moved(notes, "this store")
+    if RESIDENCY not in notes:
+        return provider
+    kept = Kept.read(notes[RESIDENCY])
+    alone = _of({kept.store: provider}, kept.rules)
+    alone.started()
+    return alone
+
+
+def _of(parts: Mapping[str, StoreProvider], rules: Rules) -> NamedStores:
+    shared = any(shared_of(part) is not None for part in parts.values())
+    return SharedNamedStores(parts, rules) if shared else NamedStores(parts, rules)
