@@ -32,6 +32,8 @@ class Address:
     """Most connections of one process."""
     connect_s: float
     """Time for one connection to one server."""
+    application: str
+    """The name under which the server lists this program."""
     place: str
     """The store, for people: without a password."""
 
@@ -48,11 +50,12 @@ def read_url(url: str) -> Address:
         )
     connections = _number(query, "connections", CONNECTIONS, FEWEST_CONNECTIONS, 1_000)
     connect_s = _number(query, "connect_timeout", CONNECT_S, 1, 3_600)
+    application = query.pop("application_name", SCHEMA)
     hosts = _hosts(parts.netloc.rpartition("@")[2], query)
     dsn = parts._replace(query=urlencode(query)).geturl()
     if not parts.netloc:  # geturl leaves `//` out before an empty place
         dsn = dsn.replace(f"{parts.scheme}:/", f"{parts.scheme}:///", 1)
-    return Address(dsn, hosts, schema, int(connections), connect_s, _place(parts, query, hosts, schema))
+    return Address(dsn, hosts, schema, int(connections), connect_s, application, _place(parts, query, hosts, schema))
 
 
 def _split(url: str) -> SplitResult:

@@ -50,7 +50,7 @@ async def connect(address: Address, *, statement_s: float | None = STATEMENT_S, 
 
     `plain` leaves the planner as the server has it, and statements unlimited: for changes of the layout.
     """
-    settings = {"application_name": "tocsin", **PROMISES, **KEEPALIVE}
+    settings = {"application_name": address.application, **PROMISES, **KEEPALIVE}
     if not plain:
         settings |= PLANS
         settings |= {"idle_in_transaction_session_timeout": "5000"}

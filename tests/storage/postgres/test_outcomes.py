@@ -1,0 +1,225 @@
+"""How statements end: refused, cut off, cancelled; and what is then known of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from tests.postgres import Postgres
+from tests.storage.postgres.cutting import way_to
+from tests.storage.shared_places import ONE, TWO, later, opened, taken, writes
+from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.storage.ownership.engine import Held, Unsettled, slot_of
+from tocsin.storage.postgres.connections import STATEMENT_S
+from tocsin.storage.postgres.engine import PostgresEngine
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"s{uuid4().hex[:12]}"
+
+
+@asynccontextmanager
+async def locked(server: Postgres, schema: str, slot: int) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    """Hold the row of a slot, as another commit would; what is given waits until somebody else wants it too."""
+    holder, watcher = [await asyncpg.connect(server.url("postgres")) for _ in range(2)]
+
+    async def wanted(by: int = 1) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                count = await watcher.fetchval(
+                    "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
+                    "WHERE NOT l.granted AND a.query LIKE $1", f"%{schema}.slot%",
+                )  # fmt: skip
+                if count >= by:
+                    return
+                await asyncio.sleep(0.01)
+
+    try:
+        async with holder.transaction():
+            await holder.execute(f"SELECT FROM {schema}.slot WHERE slot = {slot} FOR UPDATE")
+            yield wanted
+    finally:
+        for connection in (holder, watcher):
+            connection.terminate()
+
+
+async def test_a_commit_that_is_cut_off_is_settled_once_the_server_is_done_with_it(
+    each_postgres: Postgres, schema: str
+) -> None:
+    async with way_to(each_postgres, f"schema={schema}") as way, opened(lambda: PostgresEngine(way.url), ONE) as engine:
+        held = await taken(engine, ONE, "a")
+        async with locked(each_postgres, schema, held[0].slot) as wanted:
+            commit = asyncio.create_task(engine.commit(ONE, held, [writes("a", {b"k": b"v"})]))
+            await wanted()
+            way.cut()
+            with pytest.raises(Unsettled):
+                await commit
+            settled = asyncio.create_task(engine.settle([held[0].slot]))
+            await wanted(by=2)
+            assert not settled.done(), "the store would say that nothing was applied, and be wrong a moment later"
+
+        assert [row.seq for row in await settled] == [1], "nobody told the server that its client was gone"
+        assert await engine.get("a", [b"k"]) == {b"k": b"v"}
+        assert await engine.commit(ONE, held, [writes("a", {b"k": b"again"})]) == set()
+        assert await engine.commit(ONE, later(held), [writes("a", {b"k": b"w"})]) == {held[0].slot}
+
+
+async def test_a_commit_whose_server_process_was_ended_is_not_applied(postgres: Postgres, schema: str) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        held = await taken(engine, ONE, "a")
+        async with locked(postgres, schema, held[0].slot) as wanted:
+            commit = asyncio.create_task(engine.commit(ONE, held, [writes("a", {b"k": b"v"})]))
+            await wanted()
+            postgres.sql(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%{schema}.slot%' "
+                "AND wait_event_type = 'Lock'"
+            )
+            with pytest.raises(Unsettled):
+                await commit
+
+        assert [row.seq for row in await engine.settle([held[0].slot])] == [0]
+        assert await engine.commit(ONE, held, [writes("a", {b"k": b"v"})]) == {held[0].slot}
+
+
+async def test_a_commit_that_an_operator_ended_is_not_applied_and_said_to_be(postgres: Postgres, schema: str) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        held = await taken(engine, ONE, "a")
+        async with locked(postgres, schema, held[0].slot) as wanted:
+            commit = asyncio.create_task(engine.commit(ONE, held, [writes("a", {b"k": b"v"})]))
+            await wanted()
+            postgres.sql(
+                f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%{schema}.slot%' "
+                "AND wait_event_type = 'Lock'"
+            )
+            with pytest.raises(StoreUnavailable, match="ended by the server"):
+                await commit
+
+        assert await engine.commit(ONE, held, [writes("a", {b"k": b"v"})]) == {held[0].slot}
+
+
+async def test_a_cancelled_caller_goes_at_once_and_its_statement_runs_to_its_end(
+    postgres: Postgres, schema: str
+) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}&connections=4"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        held = await taken(engine, ONE, "a")
+        async with locked(postgres, schema, held[0].slot) as wanted:
+            commit = asyncio.create_task(engine.commit(ONE, held, [writes("a", {b"k": b"v"})]))
+            await wanted()
+            commit.cancel()
+            await asyncio.wait([commit], timeout=STATEMENT_S / 2)
+            assert commit.cancelled()
+
+        assert [row.seq for row in await engine.settle([held[0].slot])] == [1]
+        reads = [asyncio.create_task(engine.scan_many("a", [(b"", b"\xff", 10)], 1 << 20, False)) for _ in range(50)]
+        await asyncio.sleep(0)
+        for read in reads[::2]:
+            read.cancel()
+        await asyncio.wait(reads)
+        assert {read.cancelled() for read in reads[::2]} == {True}
+        assert [read.result() for read in reads[1::2]] == [[[(b"k", b"v")]]] * 25
+        assert await asyncio.gather(*(engine.beat(ONE, 10) for _ in range(8)))
+
+
+async def test_after_a_restart_of_the_server_reads_and_commits_go_on(each_postgres: Postgres, schema: str) -> None:
+    url = f"{each_postgres.url('postgres')}&schema={schema}"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        held = await taken(engine, ONE, "a")
+        await asyncio.gather(*(engine.get("a", [b"k"]) for _ in range(8)))
+        await engine.commit(ONE, held, [writes("a", {b"k": b"v"})])
+
+        each_postgres.stop()
+        for refused in (engine.get("a", [b"k"]), engine.beat(ONE, 10), engine.slots()):
+            with pytest.raises(StoreUnavailable, match="postgresql://"):
+                await refused
+        each_postgres.start()
+
+        assert await engine.get("a", [b"k"]) == {b"k": b"v"}
+        assert await engine.commit(ONE, later(held), [writes("a", {b"k": b"w"})]) == {held[0].slot}
+
+
+# ---- Numbers of actors ---------------------------------------------------------------------------
+
+
+class Drawn(Random):
+    """Draws these numbers, and then as they come."""
+
+    def __init__(self, *drawn: int) -> None:
+        super().__init__(7)
+        self.drawn = list(drawn)
+
+    def getrandbits(self, k: int, /) -> int:
+        return self.drawn.pop(0) if self.drawn else super().getrandbits(k)
+
+
+def two_of_one_slot() -> tuple[str, str]:
+    seen: dict[int, str] = {}
+    for n in range(10_000):
+        if (other := seen.setdefault(slot_of(f"a{n}"), f"a{n}")) != f"a{n}":
+            return other, f"a{n}"
+    raise AssertionError
+
+
+async def test_two_actors_never_share_a_number(postgres: Postgres, schema: str) -> None:
+    one, two = two_of_one_slot()
+    url = f"{postgres.url('postgres')}&schema={schema}"
+    async with opened(lambda: PostgresEngine(url, random=Drawn(5, 5, 5, 6)), ONE) as engine:
+        held = await taken(engine, ONE, one)
+        assert await engine.commit(ONE, held, [writes(one, {b"k": b"1"})])
+        assert await engine.commit(ONE, later(held), [writes(two, {b"k": b"2"}), writes(one, {b"l": b"1"})])
+
+        assert await engine.scan_many(one, [(b"", b"\xff", 9)], 1 << 20, False) == [[(b"k", b"1"), (b"l", b"1")]]
+        assert await engine.scan_many(two, [(b"", b"\xff", 9)], 1 << 20, False) == [[(b"k", b"2")]]
+
+
+async def test_an_actor_that_another_host_made_meanwhile_is_found(postgres: Postgres, schema: str) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}"
+    connect = lambda: PostgresEngine(url)  # noqa: E731
+    async with opened(connect, ONE) as engine, opened(connect, TWO) as other:
+        held = await taken(engine, ONE, "a")
+        assert await engine.stored("a") == (False, None)
+        await engine.release([held[0].slot], ONE)
+        held = await taken(other, TWO, "a")
+        assert await other.commit(TWO, held, [writes("a", {b"k": b"2"}, 5)])
+        postgres.sql(f"UPDATE {schema}.slot SET owner = '{ONE}' WHERE slot = {held[0].slot}")
+
+        assert await engine.commit(ONE, later(held), [writes("a", {b"l": b"1"}, 9)])
+
+        assert await engine.get("a", [b"k", b"l"]) == {b"k": b"2", b"l": b"1"}
+        assert await engine.stored("a") == (True, 9)
+
+
+async def test_an_actor_that_an_older_store_does_not_know_is_made_again(postgres: Postgres, schema: str) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        held = await taken(engine, ONE, "a")
+        assert await engine.commit(ONE, held, [writes("a", {b"k": b"1"}, 5)])
+        postgres.sql(f"DELETE FROM {schema}.actor; DELETE FROM {schema}.kv; UPDATE {schema}.slot SET seq = 0")
+        assert await engine.commit(ONE, later(held), [writes("a", {b"l": b"1"})]) == set()
+        rows = await engine.settle([held[0].slot])
+
+        again = [Held(row.slot, row.epoch, row.seq) for row in rows]
+        assert await engine.commit(ONE, again, [writes("a", {b"m": b"1"}, 8)])
+
+        assert await engine.stored("a") == (True, 8)
+        assert await engine.scan_many("a", [(b"", b"\xff", 9)], 1 << 20, False) == [[(b"m", b"1")]]
+
+
+async def test_a_store_that_is_not_reached_is_named_without_its_password() -> None:
+    engine = PostgresEngine("postgresql://app:geheim@127.0.0.1:1,127.0.0.1:2/jobs?connect_timeout=1")
+
+    with pytest.raises(StoreUnavailable, match=r"postgresql://127\.0\.0\.1:1,127\.0\.0\.1:2/jobs") as refused:
+        await engine.open()
+
+    assert "geheim" not in str(refused.value) and isinstance(refused.value, StoreError)
