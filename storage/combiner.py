@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,16 @@ COMMIT_EDGES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MOST_UNCOUNTED = 256
 """So many transactions are counted together, or fewer when somebody asks."""
+
+
+class SomeRefused(Exception):
+    """Raised by an engine that wrote nothing of a group because of these actors alone: the others may go again."""
+
+    def __init__(self, errors: Mapping[str, StoreError]) -> None:
+        super().__init__(f"refused: {sorted(errors)}")
+        self.errors = errors
+
+
 STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
 """Errors that are the fault of the store, not of one batch."""
 
@@ -130,7 +140,7 @@ class _Entry:
 
 
 Write = Callable[[Sequence[ActorWrites]], Awaitable[None]]
-"""Applies in one durable transaction; a StoreError means nothing was written."""
+"""Applies in one durable transaction; a StoreError, or SomeRefused, means nothing was written."""
 
 
 class Combiner:
@@ -233,10 +243,20 @@ class Combiner:
                 refused.append(entry)
             else:
                 sound.append(entry)
-        if sound and (error := await self._attempt(sound)) is not None:
-            await self._one_by_one(sound, error)
+        while sound and (error := await self._attempt(sound)) is not None:
+            if not isinstance(error, SomeRefused):
+                await self._one_by_one(sound, error)
+                break
+            sound = self._without(sound, error)
         for entry in refused:  # answered last: what came before them is answered by now
             self._fail(entry, entry.refused)
+
+    def _without(self, group: Sequence[_Entry], refused: SomeRefused) -> list[_Entry]:
+        """Fail those of the group that were refused, and return the others: nothing is wrong with them."""
+        for entry in group:
+            if (error := refused.errors.get(entry.handle.name)) is not None:
+                self._fail(entry, error)
+        return [entry for entry in group if not entry.answered]
 
     async def _one_by_one(self, group: Sequence[_Entry], error: StoreError) -> None:
         """Try each batch alone, so that one actor's bad batch breaks nobody else's commit."""
@@ -248,11 +268,14 @@ class Combiner:
             alone = entry.handle.failed or hopeless or await self._attempt([entry])
             if alone is None:
                 continue
+            if isinstance(alone, SomeRefused):
+                self._without([entry], alone)
+                continue
             if entry.handle.failed is None and isinstance(alone, STORE_WIDE) and type(alone) is type(error):
                 hopeless = alone  # each further attempt may cost a timeout of its own
             self._fail(entry, alone)
 
-    async def _attempt(self, group: Sequence[_Entry]) -> StoreError | None:
+    async def _attempt(self, group: Sequence[_Entry]) -> StoreError | SomeRefused | None:
         """Write one transaction; if it succeeds, all of the group have their answers."""
         merged: dict[Handle, ActorWrites] = {}
         for entry in group:
@@ -264,6 +287,10 @@ class Combiner:
         try:
             await self._write(list(merged.values()))
         except StoreError as error:
+            return error
+        except SomeRefused as error:
+            if not error.errors.keys() & {handle.name for handle in merged}:
+                return StoreError(f"the store refused actors that are not of this commit: {sorted(error.errors)}")
             return error
         except Exception as error:
             # Whatever an engine raises, callers receive an error of the store.

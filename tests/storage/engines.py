@@ -7,10 +7,13 @@ from pathlib import Path
 
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.conformance import Place
+from tocsin.storage.disk_engine import DiskEngine
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 from tocsin.storage.notes import NOTES, RESIDENCY
+from tocsin.storage.ownership.provider import OwnedProvider
 from tocsin.storage.residency.opening import named_stores
 from tocsin.storage.residency.rules import Rules
+from tocsin.storage.shared_disk import SharedDisk
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 
@@ -32,4 +35,9 @@ def named(folder: Path) -> Place:
     return lambda: named_stores({name: MemoryProvider(disk) for name, disk in disks.items()}, rules)
 
 
-ENGINES: list[Callable[[Path], Place]] = [memory, sqlite, named]
+def shared(folder: Path) -> Place:
+    disk = SharedDisk()
+    return lambda: OwnedProvider(DiskEngine(disk), durable=False)
+
+
+ENGINES: list[Callable[[Path], Place]] = [memory, sqlite, named, shared]

@@ -1,0 +1,69 @@
+"""Numbers of a shared store, and taking slots away by hand: for the eyes and the hands of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tocsin.storage.api import StoreStats
+from tocsin.storage.histogram import Histogram
+from tocsin.storage.ownership.engine import HostState, SharedEngine
+from tocsin.storage.shared import HostFacts, StoreFacts
+
+
+async def facts_of(engine: SharedEngine, host: str, beat_ms: int) -> StoreFacts:
+    """Read who has what, and what waits, as this host sees it."""
+    hosts, slots, backlogs = await engine.hosts(), await engine.slots(), await engine.backlogs()
+    owned = dict.fromkeys((row.host for row in hosts if row.state is not HostState.DEAD), 0)
+    for row in slots:
+        if row.owner in owned:
+            owned[row.owner] += 1
+    return StoreFacts(
+        host=host,
+        hosts=[
+            HostFacts(
+                row.host, row.name, row.url, row.state.value, row.lease_left_ms, owned.get(row.host, 0), row.weight
+            )
+            for row in hosts
+        ],
+        unowned=len(slots) - sum(owned.values()),
+        mail=sum(one.count for one in backlogs),
+        oldest_mail_ms=max((one.oldest_ms for one in backlogs), default=0),
+        beat_ms=beat_ms,
+    )
+
+
+async def release_from_all(engine: SharedEngine, slots: Sequence[int]) -> list[int]:
+    """Leave slots without an owner, whoever that is; return which had one."""
+    wanted, released = frozenset(slots), list[int]()
+    by_owner: dict[str, list[int]] = {}
+    for row in await engine.slots():
+        if row.slot in wanted and row.owner is not None:
+            by_owner.setdefault(row.owner, []).append(row.slot)
+    for owner, theirs in by_owner.items():
+        released += await engine.release(theirs, owner)
+    return sorted(released)
+
+
+def merged(each: Sequence[StoreStats]) -> StoreStats:
+    """Return the sum of the counts of several writers."""
+    return StoreStats(
+        commits=sum(one.commits for one in each),
+        batches=sum(one.batches for one in each),
+        rows_put=sum(one.rows_put for one in each),
+        rows_deleted=sum(one.rows_deleted for one in each),
+        failed=sum(one.failed for one in each),
+        commit_s=_together(one.commit_s for one in each),
+        batches_each=_together(one.batches_each for one in each),
+    )
+
+
+def _together(each: Iterable[Histogram | None]) -> Histogram | None:
+    found = [one for one in each if one is not None]
+    if not found:
+        return None
+    total = Histogram(found[0].edges)
+    for one in found:
+        total.counts = [a + b for a, b in zip(total.counts, one.counts, strict=True)]
+        total.total += one.total
+        total.largest = max(total.largest, one.largest)
+    return total

@@ -1,0 +1,284 @@
+"""Have this host own what the ring gives it: takes what is free, hands over what is another's, declares the dead dead.
+
+One task does all of it, one step after the other, so that no two changes of ownership by this host are ever under way
+at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tocsin.errors import StoreError, StoreLocked, StoreUnavailable
+from tocsin.storage.ownership.engine import SLOTS, Held, HostRow, HostState, SharedEngine, SlotRow
+from tocsin.storage.ownership.mailbox import Hints
+from tocsin.storage.ownership.membership import Membership, either
+from tocsin.storage.ownership.ring import Ring
+from tocsin.storage.ownership.slots import Slots, Tenure
+from tocsin.storage.ownership.timing import Timing
+from tocsin.storage.ownership.whereabouts import Whereabouts
+from tocsin.storage.shared import SharedCounts
+
+log = logging.getLogger("tocsin.storage")
+
+BETWEEN_LOOKS_S = 0.02
+"""Hints that come faster than this are one look."""
+
+
+@dataclass(slots=True, eq=False)
+class _HandOver:
+    tenures: Sequence[Tenure]
+    ends_at: float
+    left: bool = False
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts that a keeper works with."""
+
+    engine: SharedEngine
+    timing: Timing
+    membership: Membership
+    slots: Slots
+    where: Whereabouts
+    hints: Hints
+    counts: SharedCounts
+    settled: Callable[[Sequence[Tenure]], bool]
+    """Return whether no commit of these tenures is under way."""
+    give_up: Callable[[Tenure, SlotRow], None]
+    """Note that a slot is not as this host believed."""
+
+
+class Keeper:
+    """The task that looks at the store again and again: at every hint, and every `look_s`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._engine, self._timing, self._counts = parts, parts.engine, parts.timing, parts.counts
+        self._membership, self._slots, self._where = parts.membership, parts.slots, parts.where
+        self._wanted = asyncio.Event()
+        self._leaving: _HandOver | None = None
+        self._map_wanted = True  # the slots are to be read: something may have changed that this host was not told
+        self._map_read_at = float("-inf")
+        self._gone: dict[str, float] = {}  # hosts without a session, and when that was seen first
+        self._ending = False
+
+    def start(self) -> None:
+        self._wanted, self._leaving, self._ending, self._map_wanted = asyncio.Event(), None, False, True
+        self._gone.clear()
+
+    def hurry(self) -> None:
+        """Look now."""
+        self._wanted.set()
+
+    def read_map(self) -> None:
+        """Read soon where all slots are."""
+        self._map_wanted = True
+        self._wanted.set()
+
+    def end(self) -> None:
+        """End after the look that is under way."""
+        self._ending = True
+        self._wanted.set()
+
+    async def run(self) -> None:
+        troubled = False
+        while not self._ending:
+            self._wanted.clear()
+            try:
+                await self.look()
+                troubled = False
+            except StoreError as error:
+                self._membership.interrupted()
+                self._map_wanted = True  # whether a statement was done is not known
+                if not troubled and not isinstance(error, StoreLocked):
+                    log.warning("%s: this host cannot see to what it owns: %s", self._engine.place, error)
+                troubled = True
+            if not self._ending:
+                await asyncio.sleep(BETWEEN_LOOKS_S)
+                await either(self._wanted, self._wait_s())
+
+    def _wait_s(self) -> float:
+        wait = self._timing.look_s
+        if self._gone:
+            wait = min(wait, self._timing.second_look_s)
+        if self._leaving is not None:
+            wait = min(wait, max(self._leaving.ends_at - asyncio.get_running_loop().time(), 0.0))
+        return wait
+
+    # ---- One look --------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Read who is there, and do what follows from it."""
+        me = self._membership.host
+        if not me:
+            raise StoreUnavailable("this host is not entered in the store at present")
+        hosts = await self._engine.hosts()
+        self._membership.answered()
+        if self._where.read_hosts(hosts):
+            self._map_wanted = True
+        await self._judge(hosts)
+        await self._release()
+        if self._map_wanted or self._map_is_old():
+            await self._read_slots()
+        if self._membership.host == me:
+            await self._follow_ring(me)
+
+    async def _follow_ring(self, me: str) -> None:
+        mine = self._where.hosts.get(me)
+        if mine is None or mine.state is HostState.DEAD:
+            self._membership.hurry()  # a beat finds out
+            return
+        if self._membership.draining or mine.state is HostState.DRAINING:
+            self._hand_over([*self._slots.held.values()], most=SLOTS)
+            return
+        living = [
+            row
+            for row in self._where.hosts.values()
+            if row.host == me or (row.state is HostState.UP and row.lease_left_ms > 0)
+        ]
+        ring = Ring({row.host: row.weight for row in living})
+        if wanted := ring.won_by(me).difference(self._slots.held):
+            await self._take(sorted(wanted), me)
+        if ring.winners:
+            others = [tenure for slot, tenure in self._slots.held.items() if ring.winners[slot] != me]
+            self._hand_over(others, most=self._timing.step)
+
+    def _map_is_old(self) -> bool:
+        since = asyncio.get_running_loop().time() - self._map_read_at
+        return since >= (0.05 if self._where.waiting else self._timing.beat_s)
+
+    # ---- Judging others --------------------------------------------------------------------------
+
+    async def _judge(self, hosts: Sequence[HostRow]) -> None:
+        """Declare dead whose lease or session has ended. Only who was connected without a break may: after an outage
+        of the store all leases have ended, and nobody is dead."""
+        others = [row for row in hosts if row.host != self._membership.host and row.state is not HostState.DEAD]
+        dead: list[str] = []
+        if any(row.lease_left_ms < 0 for row in others) and self._membership.connected_for(self._timing.ttl_s):
+            await self._membership.beat()  # tells if the clock of the store has jumped, and lengthens the own lease
+            if self._membership.connected_for(self._timing.ttl_s):
+                dead += await self._engine.reap()
+        dead += await self._judge_sessions([row.host for row in others if row.session and row.session_gone])
+        if dead:
+            self._counts.reaped += len(dead)
+            self._map_wanted = True
+            for host in dead:
+                row = self._where.hosts.get(host)
+                log.warning("host %s (%s) is declared dead", host, "?" if row is None else row.name)
+            self._where.read_hosts(await self._engine.hosts())
+            self._parts.hints.send()
+
+    async def _judge_sessions(self, gone: Sequence[str]) -> list[str]:
+        """Look twice at hosts whose session is gone: one that only connects again has it back the second time."""
+        now = asyncio.get_running_loop().time()
+        self._gone = {host: self._gone.get(host, now) for host in gone}
+        dead = []
+        # After an outage of the store others may take a beat longer to connect again.
+        if self._membership.connected_for(self._timing.beat_s):
+            for host in [host for host, since in self._gone.items() if now - since >= self._timing.second_look_s]:
+                del self._gone[host]
+                if await self._engine.reap_without_session(host):
+                    dead.append(host)
+        return dead
+
+    # ---- Taking ----------------------------------------------------------------------------------
+
+    async def _take(self, wanted: Sequence[int], me: str) -> None:
+        rows = await self._engine.take(wanted, me)
+        if self._membership.host == me:
+            self._took(rows)
+
+    def _took(self, rows: Sequence[SlotRow]) -> None:
+        new = self._slots.took(rows)
+        if new:
+            self._counts.taken += len(new)
+            self._where.note(new, self._membership.host)
+            self._parts.hints.send()
+
+    async def _read_slots(self) -> None:
+        """Read where all slots are. What is this host's without its knowledge was taken by a statement whose answer was
+        lost; what is not this host's any more is given up."""
+        me, before = self._membership.host, {slot: tenure.held for slot, tenure in self._slots.held.items()}
+        rows = await self._engine.slots()
+        if self._membership.host != me:
+            return
+        self._map_wanted, self._map_read_at = False, asyncio.get_running_loop().time()
+        self._where.read_slots(rows)
+        strays = [row.slot for row in rows if row.owner == me and row.slot not in self._slots.held]
+        if strays:
+            # Taken by a statement whose answer was lost, or given up: they are taken anew, in an epoch of their own.
+            await self.release(strays, me)
+            self._where.note(strays, None)
+        doubtful = [said for row in rows if (said := before.get(row.slot)) and not _may_be(row, me, said)]
+        if doubtful:
+            await self._look_closely(doubtful, me)
+
+    async def _look_closely(self, doubtful: Sequence[Held], me: str) -> None:
+        for row in await self._engine.settle([said.slot for said in doubtful]):
+            tenure = self._slots.held.get(row.slot)
+            said = next(one for one in doubtful if one.slot == row.slot)
+            if tenure is not None and tenure.epoch == said.epoch and not _may_be(row, me, said):
+                self._parts.give_up(tenure, row)
+
+    # ---- Handing over ----------------------------------------------------------------------------
+
+    def _hand_over(self, tenures: Sequence[Tenure], *, most: int) -> None:
+        """Ask the layers above to let go of slots: of a few while all goes on, of all when this host stops."""
+        if not tenures or self._leaving is not None:
+            return  # the rest follows when those that are leaving have left
+        tenures = tenures[:most]
+        ends_at = asyncio.get_running_loop().time() + self._timing.leave_s
+        self._leaving = over = _HandOver(tenures, ends_at)
+        self._where.moved()
+        self._slots.leave(tenures, partial(self._left, over))
+
+    def _left(self, over: _HandOver) -> None:
+        over.left = True
+        self._wanted.set()
+
+    async def _release(self) -> None:
+        """Release the slots that the layers above have let go of, or did not in time."""
+        if (over := self._leaving) is None:
+            return
+        tenures = [tenure for tenure in over.tenures if self._slots.held.get(tenure.slot) is tenure]
+        if asyncio.get_running_loop().time() < over.ends_at:
+            if not over.left:
+                return
+            if not self._parts.settled(tenures):
+                self._wanted.set()
+                return
+        elif tenures:
+            log.warning("%d slots are handed over although work on them has not ended in time", len(tenures))
+            self._slots.lose(tenures, _handed_over())
+        owner = over.tenures[0].owner
+        slots = [tenure.slot for tenure in over.tenures if tenure in tenures or tenure.slot not in self._slots.held]
+        if slots and owner == self._membership.host:
+            await self.release(slots, owner)
+        self._slots.released(tenures, _handed_over())
+        self._leaving = None
+        self._counts.handed_over += len(slots)
+        self._where.note(slots, None)
+        self._parts.hints.send()
+        self._wanted.set()
+
+    async def release(self, slots: Sequence[int], owner: str) -> None:
+        """Leave slots without an owner. A second time changes nothing, so a lost answer is no harm."""
+        for _ in range(2):
+            try:
+                await self._engine.release(slots, owner)
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(BETWEEN_LOOKS_S)
+        await self._engine.release(slots, owner)
+
+
+def _handed_over() -> StoreLocked:
+    return StoreLocked("this part of the store was handed over to another host")
+
+
+def _may_be(row: SlotRow, me: str, said: Held) -> bool:
+    """Return whether a row read a moment ago may be of a slot that was this host's as said before it was read."""
+    return row.owner == me and row.epoch == said.epoch and row.seq >= said.seq

@@ -1,0 +1,227 @@
+"""This host among the hosts of a store: its lease, its signs of life, and how sure it may be of its own memory.
+
+All comparisons of instants are of this host's own monotonic clock with itself. What counts for others is the lease in
+the store, on the store's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.storage.ownership.engine import Beat, HostRow, HostState, SharedEngine
+from tocsin.storage.ownership.timing import Timing
+from tocsin.storage.shared import SharedCounts
+
+log = logging.getLogger("tocsin.storage")
+
+RETRY_S = 0.25
+NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """The name, address and weight under which a host is known to others."""
+
+    name: str
+    url: str | None = None
+    weight: int = 1
+
+
+class Membership:
+    """One start of this host, and the next one if it is declared dead.
+
+    `died(host)` is called at once when the host of that id has come to its end, before it is entered anew.
+    """
+
+    def __init__(
+        self,
+        engine: SharedEngine,
+        timing: Timing,
+        random: Random,
+        counts: SharedCounts,
+        *,
+        died: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._engine, self._timing, self._random = engine, timing, random
+        self._counts, self._died, self._changed = counts, died, changed
+        self.announced = Announced("")
+        self.host = ""
+        self.draining = False
+        """This host is to let go of everything, and is given nothing."""
+        self._deadline = NEVER  # until then nobody else has what this host owns
+        self._beaten_at = NEVER
+        self._connected_since: float | None = None
+        self._answered_at = NEVER
+        self._store_offset_s: float | None = None  # the store's clock minus the loop's
+        self._history = ""  # of the store
+        self._entering: HostRow | None = None
+        self._wanted = asyncio.Event()
+        self._beating = asyncio.Lock()
+
+    # ---- What is known ---------------------------------------------------------------------------
+
+    @property
+    def sure(self) -> bool:
+        """Return whether nobody else can own what this host owns as far as it knows."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._deadline:
+            return False
+        lost_at = self._engine.session_lost_at
+        # Whoever finds the session gone looks once more before acting on it, after `second_look_s`.
+        return lost_at is None or now < lost_at + self._timing.second_look_s * 0.8
+
+    @property
+    def beat_ms(self) -> int:
+        """Return the time since the last accepted sign of life."""
+        since = asyncio.get_running_loop().time() - self._beaten_at
+        return 0 if since == float("inf") else int(since * 1000)
+
+    @property
+    def store_ms(self) -> int | None:
+        """Return the time of the store's clock, as the last beat tells."""
+        offset = self._store_offset_s
+        return None if offset is None else round((asyncio.get_running_loop().time() + offset) * 1000)
+
+    def connected_for(self, seconds: float) -> bool:
+        """Return whether the store has answered without a break for so long. Whoever was cut off for less may not judge
+        others: all of them may have been."""
+        since = self._connected_since
+        return since is not None and asyncio.get_running_loop().time() - since >= seconds
+
+    def answered(self) -> None:
+        """Note that the store has answered just now."""
+        now = asyncio.get_running_loop().time()
+        # A long silence is a break as well: this process stood still, and perhaps all of them did.
+        if self._connected_since is None or now - self._answered_at > self._timing.ttl_s / 2:
+            self._connected_since = now
+        self._answered_at = now
+
+    def interrupted(self) -> None:
+        """Note that the store did not answer."""
+        self._connected_since = None
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    async def enter(self) -> None:
+        """Enter this host under a new id. If the answer is lost, the next call asks whether that one was entered."""
+        again, row = self._entering is not None, self._entering or self._new_row()
+        self._entering = row
+        sent = asyncio.get_running_loop().time()
+        await self._engine.register(row, self._timing.ttl_s)
+        if again and await self._engine.beat(row.host, self._timing.ttl_s) is None:
+            self._entering = None  # it was entered the first time, and declared dead since
+            raise StoreUnavailable(f"{self._engine.place} answered too late: this host was declared dead meanwhile")
+        self._entering, self.host = None, row.host
+        self._beaten(sent)
+        self.answered()
+
+    def _new_row(self) -> HostRow:
+        # Without a connection that can hold a lock, others go by the lease alone.
+        session = 0 if self._engine.session_lost_at is not None else self._random.getrandbits(62) | 1
+        said = self.announced
+        return HostRow(f"{self._random.getrandbits(128):032x}", said.name, said.url, said.weight, session=session)
+
+    def start(self) -> None:
+        """Forget what was before, at the start of the provider."""
+        self._deadline = self._beaten_at = self._answered_at = NEVER
+        self._connected_since = self._store_offset_s = None
+        self.draining, self.host, self._entering = False, "", None
+        self._wanted, self._beating = asyncio.Event(), asyncio.Lock()
+
+    def end(self) -> None:
+        """Trust nothing any more: this host has let go of everything."""
+        self._deadline = NEVER
+
+    def hurry(self) -> None:
+        """Give a sign of life now, to learn how things are."""
+        self._wanted.set()
+
+    async def beat_for_ever(self) -> None:
+        """Give signs of life. One that fails is followed by the next soon."""
+        loop = asyncio.get_running_loop()
+        troubled = False
+        while True:
+            sent = loop.time()
+            wait = self._timing.beat_s
+            try:
+                await self.beat()
+                troubled = False
+            except StoreError as error:
+                if not troubled:
+                    log.error("%s: this host cannot say that it lives: %s", self._engine.place, error)
+                troubled, wait = True, min(RETRY_S, wait)
+            self._wanted.clear()
+            await either(self._wanted, sent + wait - loop.time())
+
+    async def beat(self) -> None:
+        """Give one sign of life; enter anew if this host was declared dead. StoreUnavailable."""
+        async with self._beating:
+            loop = asyncio.get_running_loop()
+            sent, host = loop.time(), self.host
+            beat: Beat | None = None
+            try:
+                async with asyncio.timeout(max(self._timing.ttl_s - self._timing.margin_s, RETRY_S)):
+                    if host:
+                        beat = await self._engine.beat(host, self._timing.ttl_s)
+                    if beat is None or self._session_is_gone_for_long():
+                        await self._begin_anew(host)
+                        return
+            except (StoreError, TimeoutError) as error:
+                self.interrupted()
+                if isinstance(error, StoreError):
+                    raise
+                raise StoreUnavailable(f"{self._engine.place} did not answer in time") from error
+            self._accepted(sent, beat)
+
+    def _session_is_gone_for_long(self) -> bool:
+        lost_at = self._engine.session_lost_at
+        return lost_at is not None and asyncio.get_running_loop().time() - lost_at > self._timing.ttl_s
+
+    async def _begin_anew(self, host: str) -> None:
+        """End as this host, and enter as another one."""
+        if host:
+            self._counts.died += 1
+            log.error("%s: this host was declared dead, or cannot be told from a dead one. It begins anew", host)
+            self._deadline, self.host = NEVER, ""
+            self._died(host)
+        await self.enter()
+        self._changed()
+
+    def _accepted(self, sent: float, beat: Beat) -> None:
+        loop = asyncio.get_running_loop()
+        middle = (sent + loop.time()) / 2
+        offset = beat.now_ms / 1000 - middle
+        self._beaten(sent)
+        self.answered()
+        before, self._store_offset_s = self._store_offset_s, offset
+        if before is not None and abs(offset - before) > self._timing.ttl_s / 2:
+            log.warning("%s: the clock of the store jumped by %.1f s", self._engine.place, offset - before)
+            self._connected_since = loop.time()  # leases that it ended say nothing of their hosts
+        if beat.history != self._history:
+            if self._history:
+                log.warning("%s goes on from a copy: its last commits may be lost", self._engine.place)
+            self._history = beat.history
+            self._changed()
+        if beat.state is HostState.DRAINING and not self.draining:
+            log.warning("%s: this host was told to let go of all that it owns", self.host)
+            self.draining = True
+            self._changed()
+
+    def _beaten(self, sent: float) -> None:
+        self._beaten_at = max(self._beaten_at, sent)
+        self._deadline = max(self._deadline, sent + self._timing.ttl_s - self._timing.margin_s)
+
+
+async def either(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, or so long."""
+    try:
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await event.wait()
+    except TimeoutError:
+        return
