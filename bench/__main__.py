@@ -16,6 +16,7 @@ from bench.loops import default_loop
 from bench.pool import measure as measure_pool
 from bench.queues import measure as measure_queues
 from bench.queues_peers import measure as measure_peers
+from bench.scale import measure as measure_scale
 from bench.schedules import measure as measure_schedules
 from tocsin.dispatch.transports import NAMES
 
@@ -162,6 +163,14 @@ def queues(
     if as_json:
         json.dump(figures, sys.stdout, indent=2)
         print()
+
+
+@main.command()
+@click.option("--jobs", default=1_000_000, show_default=True, help="Pending jobs of the large measurement.")
+@click.option("--folder", help="Where the servers' data lie: a folder on the disk to measure.")
+def scale(jobs: int, folder: str | None) -> None:
+    """Many rows on PostgreSQL, and a slot that moves from one server to another: the figures of docs/scale.md."""
+    measure_scale(jobs, folder)
 
 
 if __name__ == "__main__":

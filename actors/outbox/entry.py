@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tocsin.actors.outbox import statements
 from tocsin.actors.outbox.job_text import JobWriter
 from tocsin.actors.outbox.statements import Dialect, Statement
+from tocsin.actors.outbox.store_mail import hint, mail
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.model import validation as arguments
@@ -19,6 +20,7 @@ from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiv
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.dispatch.values import LEFT_OUT
+from tocsin.errors import SettingsError
 
 if TYPE_CHECKING:
     from sqlalchemy import Insert
@@ -40,10 +42,14 @@ class OutboxEntry(Statement):
     def insert(self) -> Insert:
         """Return the form for SQLAlchemy: `session.execute(entry.insert)`."""
         import sqlalchemy  # the user's own; nothing else needs it
+        from sqlalchemy.dialects.postgresql import UUID
 
         schema, _, name = self.table.rpartition(".")
-        kinds = {"created_at": sqlalchemy.BigInteger}
-        columns = [sqlalchemy.column(name, kinds.get(name, sqlalchemy.Text)) for name in statements.ENTRY]
+        kinds: dict[str, Any] = {
+            "created_at": sqlalchemy.BigInteger, "slot": sqlalchemy.Integer, "body": sqlalchemy.LargeBinary,
+            "op": UUID(as_uuid=False),
+        }  # fmt: skip
+        columns = [sqlalchemy.column(name, kinds.get(name, sqlalchemy.Text)) for name in self.values]
         table = sqlalchemy.table(name, *columns, schema=schema or None)
         return sqlalchemy.insert(table).values(**self.values)
 
@@ -52,8 +58,9 @@ class Outbox:
     """Makes the rows of a table in your database, `tocsin_outbox`, for the scheduler named `instance`.
 
     Touches no database itself, and may be used from any thread. A `Drain` brings to the scheduler what was committed.
-    With the host's `catalog`, what is not in it is an error here, and not a row that is refused later. `tracing` as for
-    `ActorHost.open`.
+    Where your database is the store's, on PostgreSQL, give the schema of the store (`store="tocsin"`): then the rows
+    are mail to its hosts, and there is neither a table nor a drain. With the host's `catalog`, what is not in it is an
+    error here, and not a row that is refused later. `tracing` as for `ActorHost.open`.
     """
 
     def __init__(
@@ -61,12 +68,18 @@ class Outbox:
         instance: str = "default",
         *,
         table: str = statements.TABLE,
+        store: str | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
         tracing: bool | Tracers = True,
     ) -> None:
         self.instance, self.table = arguments.instance_name(instance), statements.table_name(table)
+        self.store = None if store is None else statements.schema_name(store)
+        if store is not None and table != statements.TABLE:
+            raise SettingsError(
+                f"table={table!r:.80} and store={store!r:.80}: rows for a store need no table, give one"
+            )
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
         self._writer = JobWriter(
             CatalogCheck(catalog, self._clock.monotonic), self._random, self._clock.now_ms, self.instance,
@@ -77,9 +90,20 @@ class Outbox:
     def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:
         """Return the statements that make the table, for your migrations; they change nothing where the table exists.
 
-        `announce` (PostgreSQL only) adds a trigger that wakes drains when a transaction with rows commits.
+        `announce` (PostgreSQL only) adds a trigger that wakes drains when a transaction with rows commits. None where
+        the rows go into the store, which has the table that they need.
         """
+        if self.store is not None:
+            return []
         return statements.schema(dialect, self.table, announce=announce)
+
+    @property
+    def hint(self) -> Statement:
+        """Return a statement that has the hosts of the store read their mail at once. To be executed after the commit,
+        and in no transaction that writes; without it they look every few seconds. SettingsError without a store."""
+        if self.store is None:
+            raise SettingsError("hint is for rows that go into the store: Outbox(store=...); a Drain has notify()")
+        return hint(self.store)
 
     def run_at(
         self,
@@ -112,15 +136,21 @@ class Outbox:
 
     def _entry(self, due: int, path: str | None, workflow: str | None, args: Any, options: JobOptions) -> OutboxEntry:
         now = self._clock.now_ms()
-        row = self._mint(now)
-        job, text = self._writer.write(path, workflow, arguments.encode_args(args), due, now, row, {**options})
+        number = self._mint(now)
+        row = arguments.mint_id(number >> 80, number & ((1 << 80) - 1))
+        encoded = arguments.encode_args(args)
+        if self.store is not None:
+            new = self._writer.traced(self._writer.check(path, workflow, encoded, due, now, row, options))
+            made = mail(self.store, self.instance, new, row, number)
+            return OutboxEntry(made.sql, made.values, new.job.id, f"{self.store}.mail")
+        job, text = self._writer.write(path, workflow, encoded, due, now, row, {**options})
         values = {"id": row, "instance": self.instance, "job": text, "created_at": now}
         return OutboxEntry(statements.insert(self.table), values, job, self.table)
 
-    def _mint(self, now: int) -> str:
+    def _mint(self, now: int) -> int:
         """Mint an ever growing id: rows of one transaction go to the scheduler in the order in which they were made."""
         with self._minting:
             # By chance: a process that was forked would make the same steps.
             next_one = self._last + 1 + self._random.getrandbits(64)
             self._last = max((now << 80) | self._random.getrandbits(80), next_one)
-            return arguments.mint_id(self._last >> 80, self._last & ((1 << 80) - 1))
+            return self._last

@@ -17,6 +17,7 @@ DIALECTS: Final = get_args(Dialect)
 TABLE: Final = "tocsin_outbox"
 
 _TABLE: Final = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,47}", re.ASCII)
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,29}", re.ASCII)
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 
@@ -24,6 +25,13 @@ def table_name(value: object) -> str:
     """Check a name that is written into SQL: it needs no quotes; in PostgreSQL it may have a schema."""
     if not isinstance(value, str) or not _TABLE.fullmatch(value):
         raise SettingsError(f"table must be a plain SQL name of at most 48 characters, like {TABLE}, not {value!r:.80}")
+    return value
+
+
+def schema_name(value: object) -> str:
+    """Check the name of the schema of a store; it needs no quotes."""
+    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
+        raise SettingsError(f"store must be the name of the store's schema, tocsin by default, not {value!r:.80}")
     return value
 
 

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,8 +45,8 @@ def redis(folder: Path, program: str | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """As initdb makes it: fsync and synchronous_commit are on."""
+def postgresql(folder: Path, settings: Sequence[str] = ()) -> Iterator[str]:
+    """As initdb makes it, but for `settings`: fsync and synchronous_commit are on."""
     found = [shutil.which("initdb"), *sorted(map(str, POSTGRESQL.glob("*/bin/initdb")), reverse=True)]
     programs = [Path(one).parent for one in found if one]
     if not programs:
@@ -58,6 +58,7 @@ def postgresql(folder: Path) -> Iterator[str]:
     made = [str(programs[0] / "initdb"), "-D", str(data), "-A", "trust", "-U", "bench", "-E", "UTF8", "--no-sync"]
     subprocess.run(made, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
     started = [str(programs[0] / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(folder)]
+    started += [word for setting in settings for word in ("-c", setting)]
     with subprocess.Popen(started, user=user, cwd=folder, stderr=subprocess.DEVNULL) as server:
         try:
             _wait_for(port, server)

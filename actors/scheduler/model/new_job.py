@@ -21,8 +21,8 @@ class NewJob(msgspec.Struct, frozen=True):
     relative: bool = False
     """True if it was asked for after a delay, which counts from `enqueued_at`."""
     parked_as: str = ""
-    """The id of the dead letter that keeps it where its own id is taken: for jobs that come from a transaction which is
-    over, so that nobody is there to be told. Empty: the caller is told."""
+    """The id of the dead letter that keeps it where its own id is taken, or the quota used up: for jobs that come from
+    a transaction which is over, so that nobody is there to be told. Empty: the caller is told."""
 
     @property
     def size(self) -> int:

@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import accept, accept_plain, apply, apply_to_letter, apply_to_waiting
-from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
+from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError, RequestError
 
 _is_plain: Final = attrgetter("is_plain")
 Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
@@ -44,7 +44,7 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
                 answers.append(answer)
                 continue
         if (refused := over_quota(turn)) is not None:
-            answers.append(refused)
+            answers.append(await _kept_as_letter(turn, new, refused) if new.parked_as else refused)
             continue
         job = accept(turn, new, new.job.scheduled_for)
         known[job.id] = Known(job, AtRow(job.scheduled_for))
@@ -120,12 +120,12 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
     return None
 
 
-async def _kept_as_letter(turn: Turn, new: NewJob, refused: DuplicateScheduleIdError) -> Scheduled:
+async def _kept_as_letter(turn: Turn, new: NewJob, refused: RequestError) -> Scheduled:
     """Keep a refused job as a dead letter, so that whoever wrote it down finds it. It is kept once: who has that id is
     this very job."""
     kept = msgspec.structs.replace(new.job, id=new.parked_as)
     due = kept.scheduled_for
-    if new.parked_as != new.job.id and not await turn.jobs([new.parked_as]):
+    if not await turn.jobs([new.parked_as]):
         job = accept(turn, msgspec.structs.replace(new, job=kept), due)
         at = AtRow(due, last_error=LastError(turn.now, f"not accepted: {refused.code}: {refused.message}"))
         apply_to_waiting(turn, job, AtRow(due), decide.Park("refused", at))

@@ -102,3 +102,17 @@ async def test_two_that_come_together_are_both_kept(sim: SimulatedHost) -> None:
     said = await sim.port.jobs.submit_many([one, other])
     assert [answer.id for answer in said.accepted] == ["order-1", KEPT[:-1] + "2"]
     assert (await sim.jobs.status()).dead == 1
+
+
+@on_simulated_host(max_jobs=2)
+async def test_a_used_up_quota_makes_a_dead_letter_of_it_too(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after("1h", "app:first")
+    await sim.jobs.run_after("1h", "app:second")
+    job = new_job(sim.port, KEPT, id=KEPT, on_conflict="keep")
+    for key in (b"k", b"l"):
+        assert (await brought(sim.port, job, key * 16))["state"] == "dead"
+    (letter,) = (await sim.jobs.dead()).records
+    assert letter.last_error is not None and "QUOTA_EXCEEDED" in letter.last_error.message
+    assert await sim.jobs.dead_retry(KEPT)
+    await sim.sleep(1)
+    assert [delivery.id for delivery in sim.deliveries] == [KEPT]
