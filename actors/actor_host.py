@@ -370,7 +370,7 @@ class ActorHost(Transferring):
     async def look(self) -> None:
         """Look at the schedulers in memory, so that `health` also tells of late jobs; not more often than every 5 s."""
         if self._sharing is None or not self._sharing.follows:
-            await self._service.health.look()
+            await self._service.look()
 
     async def measures(self) -> Measures:
         """Return what `/metrics` tells of this process."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from tocsin.actors.http.metrics.families import BY_NAME, Family
 from tocsin.actors.http.metrics.traffic import Traffic
-from tocsin.actors.scheduler.actor.measures import Measures, Schedulers
+from tocsin.actors.scheduler.actor.measures import ClusterMeasures, Measures, Schedulers
 from tocsin.actors.scheduler.inflight.activity import OUTCOMES
 from tocsin.actors.scheduler.model.counters import ENDS, FLOWS
 from tocsin.actors.scheduler.model.health import AMBER, GREEN, LEVELS, RED, level
@@ -132,6 +133,31 @@ def _of_store(here: Schedulers) -> Iterator[Metric]:
     if store.batches_each is not None:
         yield _histogram("store_transaction_batches", {(): store.batches_each})
     yield _values("store_wal_bytes", {(): store.wal_bytes})
+    if here.cluster is not None:
+        yield from _of_cluster(here.cluster)
+
+
+def _of_cluster(cluster: ClusterMeasures) -> Iterator[Metric]:
+    facts, counts = cluster.facts, cluster.counts
+    if facts is not None:
+        states = Counter(one.state for one in facts.hosts)
+        yield _values("cluster_slots", {(): cluster.slots})
+        yield _values("cluster_slots_unowned", {(): facts.unowned})
+        yield _values("cluster_hosts", {(state,): states[state] for state in ("up", "draining")})
+        yield _values("cluster_mail", {(): facts.mail})
+        yield _values("cluster_mail_oldest_seconds", {(): facts.oldest_mail_ms / 1000})
+        yield _values("cluster_beat_seconds", {(): facts.beat_ms / 1000})
+    yield _values("cluster_clock_ahead_seconds", {(): cluster.clock_ahead_ms / 1000})
+    yield _values("cluster_slots_taken", {(): counts.taken})
+    yield _values("cluster_slots_handed_over", {(): counts.handed_over})
+    yield _values("cluster_slots_lost", {(): counts.lost})
+    yield _values("cluster_slots_rolled_back", {(): counts.rolled_back})
+    yield _values("cluster_commits_fenced", {(): counts.fenced})
+    yield _values("cluster_commits_lost", {(): counts.commits_lost})
+    yield _values("cluster_hosts_reaped", {(): counts.reaped})
+    yield _values("cluster_deaths", {(): counts.died})
+    yield _values("cluster_mail_sent", {(): counts.mail_sent})
+    yield _values("cluster_mail_done", {(): counts.mail_done})
 
 
 # ---- Families ------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ class Family:
     labels: tuple[str, ...] = ()
     of_store: bool = True
     """False: every process has it. True: only the one that has the store."""
+    of_cluster: bool = False
+    """True: only where several hosts share the store, which each of them sees."""
 
     @property
     def shown(self) -> str:
@@ -36,6 +38,30 @@ def _gauge(name: str, said: str, *labels: str, of_store: bool = True) -> Family:
 def _histogram(name: str, said: str, *labels: str, of_store: bool = True) -> Family:
     return Family(f"tocsin_{name}", "histogram", said, labels, of_store)
 
+
+def _of_cluster(kind: Kind, name: str, said: str, *labels: str) -> Family:
+    return Family(f"tocsin_cluster_{name}", kind, said, labels, of_cluster=True)
+
+
+CLUSTER: Final = (
+    _of_cluster("gauge", "slots", "Slots of the store that this host has."),
+    _of_cluster("gauge", "slots_unowned", "Slots that no living host has."),
+    _of_cluster("gauge", "hosts", "Hosts of the store, by their state.", "state"),
+    _of_cluster("gauge", "mail", "Calls that wait in the store for the owner of their scheduler."),
+    _of_cluster("gauge", "mail_oldest_seconds", "For how long the first of them has waited."),
+    _of_cluster("gauge", "beat_seconds", "The time since the store took the last sign of life of this host."),
+    _of_cluster("gauge", "clock_ahead_seconds", "By how much this computer's clock is ahead of the store's."),
+    _of_cluster("counter", "slots_taken", "Slots that this host took."),
+    _of_cluster("counter", "slots_handed_over", "Slots that this host released, for others or as it stopped."),
+    _of_cluster("counter", "slots_lost", "Slots that others took from this host: it was declared dead, or by hand."),
+    _of_cluster("counter", "slots_rolled_back", "Slots whose rows were older than what this host had committed."),
+    _of_cluster("counter", "commits_fenced", "Commits of this host that were refused: another one had the slot."),
+    _of_cluster("counter", "commits_lost", "Commits that a server of the store has lost after it had accepted them."),
+    _of_cluster("counter", "hosts_reaped", "Hosts that this one declared dead."),
+    _of_cluster("counter", "deaths", "How often this host was declared dead itself, and began anew."),
+    _of_cluster("counter", "mail_sent", "Calls that this host left in the store for others."),
+    _of_cluster("counter", "mail_done", "Calls of others that this host took from the store and did."),
+)
 
 FAMILIES: Final = (
     _counter("jobs_accepted", "Jobs accepted, those that follow others too."),
@@ -79,5 +105,6 @@ FAMILIES: Final = (
     _counter("http_requests", "Requests answered, by route and status.", "method", "route", "status", of_store=False),
     _gauge("http_connections_open", "Open connections of `tocsin serve`.", of_store=False),
     _gauge("build_info", "1, with the versions of tocsin and Python.", "version", "python", of_store=False),
+    *CLUSTER,
 )
 BY_NAME: Final = {one.name.removeprefix("tocsin_"): one for one in FAMILIES}

@@ -14,9 +14,21 @@ from tocsin.actors.scheduler.queries.host_counts import HostCounts
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreStats
 from tocsin.storage.histogram import Histogram
+from tocsin.storage.shared import SharedCounts, StoreFacts, shared_of
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.actor.service import SchedulerService
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMeasures:
+    """The measures of a shared store, as this host sees it, and what it did with slots itself. `facts` is None if the
+    store could not be read lately."""
+
+    facts: StoreFacts | None
+    counts: SharedCounts
+    slots: int
+    clock_ahead_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class Schedulers:
     circuit_is_open: bool
     failing_alarms: int
     store: StoreStats
+    cluster: ClusterMeasures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,15 @@ async def of_schedulers(service: SchedulerService) -> Schedulers:
         circuit_is_open=permits.circuit.broken is not None,
         failing_alarms=len(host.alarms.failing),
         store=host.provider.stats(),
+        cluster=_of_cluster(service),
     )
+
+
+def _of_cluster(service: SchedulerService) -> ClusterMeasures | None:
+    watch, shared = service.watch, shared_of(service.host.provider)
+    if watch is None or shared is None:
+        return None
+    return ClusterMeasures(watch.facts, shared.counts, watch.slots_here, watch.clock_ahead_ms)
 
 
 async def measures_of(
@@ -80,6 +101,6 @@ async def measures_of(
     """Measure a host; one that follows has no store, and one that is closed none either."""
     here: Schedulers | None = None
     if not follows and service.host.is_open:
-        await service.health.look()
+        await service.look()
         here = await of_schedulers(service)
     return Measures(health(), service.host.alarms.lag.seen, here)

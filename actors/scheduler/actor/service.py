@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.clock_names import ClockNames
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
+from tocsin.actors.scheduler.actor.store_watch import StoreWatch
 from tocsin.actors.scheduler.actor.stored_clocks import StoredClocks
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
@@ -64,6 +66,8 @@ class SchedulerService:
     elsewhere: Elsewhere | None = None
     """Reaches schedulers of other hosts of a shared store."""
     _shared: SharedProvider | None = None
+    watch: StoreWatch | None = None
+    """Looks at the hosts of a shared store."""
 
     def __init__(
         self,
@@ -142,6 +146,8 @@ class SchedulerService:
     def start(self) -> None:
         self._stopping = self._nobody_waits = False
         self.health.begin()
+        if self.watch is not None:
+            self.watch.begin()
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
         self.activities.begin()
@@ -155,6 +161,7 @@ class SchedulerService:
         self.host, self.random = host, host.random
         self._shared = shared_of(host.provider)
         if self._shared is not None:
+            self.watch = StoreWatch(self._shared, host.clock)
             host.on_owned, host.on_gone = self._came, self._gone
 
     def is_here(self, name: str) -> bool:
@@ -207,7 +214,14 @@ class SchedulerService:
     def _found(self, failing: Cause | None) -> Sequence[Cause]:
         """Return what is wrong with the whole host, as its attempts and its hook tell."""
         found = (failing, self.health.lost(self.activities.losses_lately), self.deaths.broken)
-        return [each for each in found if each is not None]
+        return [*(each for each in found if each is not None), *(() if self.watch is None else self.watch.causes())]
+
+    async def look(self) -> None:
+        """Look at what health does not know without: schedulers in memory, and the hosts of a shared store."""
+        if self.watch is not None:
+            with suppress(StoreError):  # its trouble is told by the provider
+                await self.watch.look()
+        await self.health.look()
 
     def inflight(self, name: str) -> Inflight:
         """Return what this host has in memory of that scheduler."""

@@ -10,6 +10,7 @@ import msgspec
 from tocsin.actors.scheduler.model.activity import Activity as Activity
 from tocsin.actors.scheduler.model.activity import ActivityMinute as ActivityMinute
 from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
+from tocsin.actors.scheduler.model.cluster import ClusterStatus as ClusterStatus
 from tocsin.actors.scheduler.model.outcomes import Attempt as Attempt
 from tocsin.actors.scheduler.model.outcomes import ErrorInfo as ErrorInfo
 from tocsin.actors.scheduler.model.outcomes import Outcome as Outcome
@@ -228,7 +229,6 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     reasons: Sequence[HealthReason] = ()
     """Why health is not green, the worst first."""
     clock: ClockState | None = None
-    """The test clock, if the instance has one."""
     paused_at: int | None = None
     paused_by: By | None = None
     moved_to: str | None = None
@@ -237,6 +237,8 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """The place that it is about to move to: it takes no new work."""
     known: bool = True
     """False if there is nothing in this instance: it was never used, or was removed. Reading makes none."""
+    cluster: ClusterStatus | None = None
+    """The hosts of the store, where several share it."""
 
 
 class Instance(Value, frozen=True, rename="camel"):
