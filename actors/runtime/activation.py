@@ -18,10 +18,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from tocsin.actors.runtime.actor import Actor, ActorContext, EventActor, World, call_method
+from tocsin.actors.runtime.actor import Actor, ActorContext, EventActor, World, call_method, handle
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
-from tocsin.actors.runtime.events import Call, Event, Ring, fail, name_of
+from tocsin.actors.runtime.done import once
+from tocsin.actors.runtime.events import Call, Event, OfRuntime, Once, fail, name_of
 from tocsin.actors.runtime.ids import ActorId, never_given_before
 from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
@@ -191,12 +192,18 @@ class Activation:
             if not 0 < len(answers) <= len(group):
                 raise TurnError(f"{self.id}: handle_many gave {len(answers)} answers to {len(group)} events")
             return answers
-        if isinstance(event, Ring):
-            await self._ring(actor)
-            return (None,)
+        if isinstance(event, OfRuntime):
+            return (await self._run_own(actor, event),)
         if isinstance(actor, EventActor) and not isinstance(event, Call):
             return (await actor.handle(event),)
         return (await call_method(actor, event),)
+
+    async def _run_own(self, actor: Actor, event: OfRuntime[Any]) -> object:
+        """Carry out what is not for the actor alone."""
+        if isinstance(event, Once):
+            return await once(self.storage, event, self.host.clock.now_ms(), partial(handle, actor, event.event))
+        await self._ring(actor)
+        return None
 
     def _cancelled(self, group: list[Sent]) -> None:
         """End a cancelled turn: the host stops without waiting, or a handler cancelled itself, so the turn failed."""

@@ -79,6 +79,13 @@ def call_method(actor: Actor, event: Event[Any]) -> Awaitable[object]:
     return getattr(actor, event.method)(*event.args)  # type: ignore[no-any-return]
 
 
+def handle(actor: Actor, event: Event[Any]) -> Awaitable[object]:
+    """Have an actor carry out an event of its own."""
+    if isinstance(actor, EventActor) and not isinstance(event, Call):
+        return actor.handle(event)
+    return call_method(actor, event)
+
+
 class World(Protocol):
     """The clock and the randomness of a host."""
 

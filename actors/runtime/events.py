@@ -27,8 +27,21 @@ class Call(Event[Any], frozen=True):
             raise InvalidInputError(f"{self.method} is not an event: names that start with _ are private")
 
 
-class Ring(Event[None], frozen=True):
+class OfRuntime(Event[A], Generic[A], frozen=True):
+    """An event that the runtime carries out, not the actor by itself."""
+
+
+class Ring(OfRuntime[None], frozen=True):
     """Tells the actor that its alarm is due."""
+
+
+class Once(OfRuntime[A], Generic[A], frozen=True):
+    """Has an event done at most once under this operation id, however often it comes; `answer` is the type of its
+    answer, which is kept with what it changed."""
+
+    op: str
+    event: Event[A]
+    answer: Any = None
 
 
 def answer(event: Event[A], value: A) -> A:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -31,6 +31,7 @@ class Kind(IntEnum):
     FAILURE = 14
     PONG = 15
     LEAVING = 16
+    CHALLENGE = 17
 
 
 Frame = tuple[int, int, bytes]
@@ -57,6 +58,8 @@ class Frames:
     def __init__(self) -> None:
         self.most = MAX_FRAME
         """The longest body that is taken."""
+        self.unseal: Callable[[int, int, bytes], bytes] | None = None
+        """Checks the seal of each frame from here on, and takes it off; BrokenLink for a wrong one."""
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
@@ -72,7 +75,8 @@ class Frames:
                 if len(buffer) < end:
                     return
                 start = end
-                yield kind, number, bytes(memoryview(buffer)[begin:end])
+                body = bytes(memoryview(buffer)[begin:end])
+                yield kind, number, body if self.unseal is None else self.unseal(kind, number, body)
         finally:
             if start:
                 del buffer[:start]

@@ -207,14 +207,12 @@ class HolderEnd(Wire):
 
     async def _run(self, number: int, operation: Operation, asked: Asked) -> None:
         """Carry out a call, and answer it. The port answers what is durable, so this does."""
-        port = self._holder.served.port(asked.instance)
-        if asked.who is not None:
-            port = port.asked_by(asked.who)
         try:
-            answer = await operation.run(port, self._arguments(operation, asked.arguments))
+            arguments = self._arguments(operation, asked.arguments)
+            answer = await operation.run(self._port(operation, asked, arguments), arguments)
             if self.is_lost and operation.undo is not None:
                 undone_by, values = operation.undo(answer)
-                await OPERATIONS[undone_by].run(port, values)
+                await OPERATIONS[undone_by].run(self._holder.served.port(asked.instance), values)
             else:
                 self.send(Kind.ANSWER, number, operation.encode_answer(answer))
         except asyncio.CancelledError:
@@ -222,10 +220,22 @@ class HolderEnd(Wire):
                 self.send(Kind.FAILURE, number)  # an empty one: it was not done
             raise  # else this process stops, and nobody can say whether it was done
         except Exception as error:  # whatever it is, whoever called gets it as the answer
-            self._fail(number, error, operation)
+            if self.has_moved(error):
+                self.send(Kind.FAILURE, number)
+            else:
+                self._fail(number, error, operation)
         finally:
             self._calls.pop(number, None)
             self._unwanted.discard(number)
+
+    def _port(self, operation: Operation, asked: Asked, arguments: Sequence[Any]) -> Any:
+        """Return the port on which a call is made."""
+        port = self._holder.served.port(asked.instance)
+        return port if asked.who is None else port.asked_by(asked.who)
+
+    def has_moved(self, error: Exception) -> bool:
+        """Return whether an error says that nothing was done, because what was asked for is elsewhere by now."""
+        return False
 
     def _arguments(self, operation: Operation, arguments: msgspec.Raw) -> Sequence[Any]:
         try:

@@ -39,7 +39,7 @@ _call: Final = msgspec.json.Encoder()
 class Link(Wire):
     """One link to the holder. `undo(operation, answer)` is told of answers whose caller has gone away."""
 
-    def __init__(self, hello: Hello, undo: Callable[[Operation, bytes], None]) -> None:
+    def __init__(self, hello: Hello | None, undo: Callable[[Operation, bytes], None]) -> None:
         super().__init__()
         self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.Event()
@@ -52,11 +52,14 @@ class Link(Wire):
         self._numbers = 0
         self._room: list[asyncio.Future[None]] = []
         self._all_answered: asyncio.Future[None] | None = None
-        self.send(Kind.HELLO, 0, msgspec.json.encode(hello))
+        if hello is not None:
+            self.send(Kind.HELLO, 0, msgspec.json.encode(hello))
 
     # ---- Calling ---------------------------------------------------------------------------------
 
-    async def call(self, operation: Operation, instance: str, arguments: bytes, who: AskedBy | None = None) -> bytes:
+    async def call(
+        self, operation: Operation, instance: str, arguments: bytes, who: AskedBy | None = None, op: str = ""
+    ) -> bytes:
         """Send a call and return its answer. Raises the error that it met, Moved, or Gone."""
         if self.ended.is_set():
             raise Gone(sent=False)
@@ -69,7 +72,7 @@ class Link(Wire):
             )
         self._numbers = number = (self._numbers + 1) & 0xFFFFFFFF
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        asked = Asked(operation.name, instance, SPEAKS_JSON.get(), msgspec.Raw(arguments), who)
+        asked = Asked(operation.name, instance, SPEAKS_JSON.get(), msgspec.Raw(arguments), who, op)
         self.send(Kind.CALL, number, _call.encode(asked))
         self._calls[number] = operation, answer
         try:

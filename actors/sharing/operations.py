@@ -64,6 +64,10 @@ class HostPort(Protocol):
         """Return for whom a pass is, and forget it."""
         ...
 
+    async def note_clock(self, instance: str) -> None:
+        """Remember that an instance is about to get a test clock."""
+        ...
+
     async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
         """Settle attempts that ended in a process that has handed over the store while they ran."""
         ...
@@ -88,7 +92,7 @@ _AGAIN: Final[dict[Again, str]] = {
         schedules.get schedules.list schedules.occurrences schedules.preview
         transfer.begin_import transfer.import_rows transfer.end_import transfer.abandon_import
         transfer.state transfer.seal transfer.unseal
-        host.instances host.accepted host.settle host.run_due host.keep_pass
+        host.instances host.accepted host.settle host.run_due host.keep_pass host.note_clock
     """,
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",
     Again.MAY_BE: """
@@ -206,11 +210,15 @@ class Operation:
     def decode_answer(self, body: bytes) -> Any:
         return self._answer.decode(body)
 
+    def called(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return these arguments as the method of a port takes them: by place, and by name."""
+        by_place = self._by_place
+        return values[:by_place], dict(zip(self.parameters[by_place:], values[by_place:], strict=True))
+
     async def run(self, port: Any, values: Sequence[Any]) -> Any:
         """Call the method of a port with these arguments."""
-        by_place = self._by_place
-        named = dict(zip(self.parameters[by_place:], values[by_place:], strict=True))
-        return await getattr(getattr(port, self.part), self.method)(*values[:by_place], **named)
+        by_place, named = self.called(values)
+        return await getattr(getattr(port, self.part), self.method)(*by_place, **named)
 
 
 def _are_plain(value: object) -> bool:
@@ -246,6 +254,8 @@ class Asked(msgspec.Struct, array_like=True, frozen=True):
     arguments: msgspec.Raw
     who: AskedBy | None = None
     """Who asks, where that is not code with a handle."""
+    op: str = ""
+    """The id of a call that may come again, and is done once."""
 
 
 asked_decoder: Final = msgspec.json.Decoder(Asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,23 +20,24 @@ from tocsin.actors.scheduler.client.port import (
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
-from tocsin.actors.sharing.follower import Follower, Unanswered
-from tocsin.actors.sharing.operations import OPERATIONS, PARTS, Operation
+from tocsin.actors.sharing.caller import Caller, Unanswered
+from tocsin.actors.sharing.follower import Follower
+from tocsin.actors.sharing.operations import OPERATIONS, PARTS, HostPort, Operation
 from tocsin.dispatch.refusals import Refusal
 
 
 class RemotePart:
     """One part of a port; each of its methods is sent as an operation."""
 
-    def __init__(self, follower: Follower, instance: str, who: AskedBy | None = None) -> None:
-        self._follower, self._instance, self._who = follower, instance, who
+    def __init__(self, caller: Caller, instance: str, who: AskedBy | None = None) -> None:
+        self._caller, self._instance, self._who = caller, instance, who
 
 
 def _method(operation: Operation) -> Any:
     name, values = operation.name, operation.values
 
     async def call(self: RemotePart, *args: Any, **named: Any) -> Any:
-        return await self._follower.ask(name, self._instance, values(args, named), self._who)
+        return await self._caller.ask(name, self._instance, values(args, named), self._who)
 
     call.__name__, call.__qualname__ = operation.method, operation.name
     return call
@@ -60,57 +61,77 @@ class RemoteJobs(RemotePart):
         named = self._named(job)
         while True:
             try:
-                answer: Scheduled = await self._follower.ask("jobs.submit", self._instance, [named])
-                return answer if job.chosen else _scheduled(named)
+                answer: Scheduled = await self._caller.ask("jobs.submit", self._instance, [named])
+                return answer if job.chosen else scheduled(named)
             except Unanswered:
                 if (await self._accepted([named]))[0]:
-                    return _scheduled(named)
-                named = _again(named)
+                    return scheduled(named)
+                named = again(named)
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
-        left = list(enumerate(map(self._named, jobs)))
-        accepted: dict[int, Scheduled] = {}
-        refused: dict[int, Refusal] = {}
+        named = [self._named(job) for job in jobs]
+        left = named
+        accepted: set[str] = set()
         while True:
             try:
-                said: Submitted = await self._follower.ask(
-                    "jobs.submit_many", self._instance, [[job for _, job in left]]
-                )
-                break
+                said: Submitted = await self._caller.ask("jobs.submit_many", self._instance, [left])
+                return merged(named, accepted, said)
             except Unanswered:
-                known = await self._accepted([job for _, job in left])
-                done = [one for one, is_known in zip(left, known, strict=True) if is_known]
-                left = [(n, _again(job)) for (n, job), is_known in zip(left, known, strict=True) if not is_known]
-                accepted.update({place: _scheduled(job) for place, job in done})
+                known = await self._accepted(left)
+                accepted.update(job.job.incarnation for job, is_known in zip(left, known, strict=True) if is_known)
+                left = [again(job) for job, is_known in zip(left, known, strict=True) if not is_known]
                 if accepted and not left:
-                    said = Submitted(())
-                    break
-        stored = iter(said.accepted)
-        for n, (place, _) in enumerate(left):
-            if n in said.refused:
-                refused[place] = said.refused[n]
-            else:
-                answer = next(stored)
-                accepted[place] = answer if jobs[place].chosen else _scheduled(jobs[place])
-        return Submitted([accepted[place] for place in sorted(accepted)], refused)
+                    return merged(named, accepted, Submitted(()))
 
     def _named(self, job: NewJob) -> NewJob:
-        row = msgspec.structs.replace(job.job, incarnation=self._follower.next_incarnation())
+        row = msgspec.structs.replace(job.job, incarnation=self._caller.next_incarnation())
         return msgspec.structs.replace(job, job=row)
 
     async def _accepted(self, jobs: Sequence[NewJob]) -> Sequence[bool]:
         pairs = [(new.job.id, new.job.incarnation) for new in jobs]
-        known: Sequence[bool] = await self._follower.ask("host.accepted", "", [self._instance, pairs])
+        known: Sequence[bool] = await self._caller.ask("host.accepted", "", [self._instance, pairs])
         return known
 
 
-def _again(new: NewJob) -> NewJob:
+async def submit_again(
+    method: str, port: JobsPort, host: HostPort, instance: str, given: NewJob | Sequence[NewJob]
+) -> Scheduled | Submitted:
+    """Do a submission that may have been done before, where its scheduler is: what was accepted stays as it is."""
+    jobs = [given] if isinstance(given, NewJob) else given
+    known = await host.accepted(instance, [(new.job.id, new.job.incarnation) for new in jobs])
+    accepted = {new.job.incarnation for new, is_known in zip(jobs, known, strict=True) if is_known}
+    left = [again(new) for new in jobs if new.job.incarnation not in accepted]
+    if isinstance(given, NewJob):
+        return scheduled(given) if accepted else await port.submit(left[0])
+    return merged(jobs, accepted, await port.submit_many(left) if left or not jobs else Submitted(()))
+
+
+def merged(jobs: Sequence[NewJob], accepted: Collection[str], said: Submitted) -> Submitted:
+    """Return the answer to jobs of which some, by incarnation, were accepted before, and the others only now."""
+    stored = iter(said.accepted)
+    answers: list[Scheduled] = []
+    refused: dict[int, Refusal] = {}
+    n = 0
+    for place, new in enumerate(jobs):
+        if new.job.incarnation in accepted:
+            answers.append(scheduled(new))
+            continue
+        if n in said.refused:
+            refused[place] = said.refused[n]
+        else:
+            answer = next(stored)
+            answers.append(answer if new.chosen else scheduled(new))
+        n += 1
+    return Submitted(answers, refused)
+
+
+def again(new: NewJob) -> NewJob:
     """Return a job that is submitted a second time. Nobody else has an id that was minted for it, so whatever has the
     id is this job."""
     return new if new.chosen else msgspec.structs.replace(new, chosen=True, on_conflict="keep")
 
 
-def _scheduled(new: NewJob) -> Scheduled:
+def scheduled(new: NewJob) -> Scheduled:
     return Scheduled(new.job.id, new.job.scheduled_for, True)
 
 

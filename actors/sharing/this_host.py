@@ -6,15 +6,14 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from tocsin.actors.runtime.clock import Clock
-from tocsin.actors.runtime.events import Call
+from tocsin.actors.runtime.events import Call, Event, Once
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.service import SchedulerService
-from tocsin.actors.scheduler.client import local
-from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.client.local import AskedPort, LocalPort
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.names import actor_of
@@ -36,11 +35,15 @@ RunDue = Callable[[int, float | None], Awaitable[DueRun]]
 class Ports:
     """The parts of one scheduler's port, and those of its host."""
 
-    def __init__(self, port: SchedulerPort | None, host: LocalHost, transfer: LocalTransfer | None) -> None:
+    def __init__(self, port: LocalPort | AskedPort | None, host: LocalHost, transfer: LocalTransfer | None) -> None:
         self.host, self.transfer, self._port = host, transfer, port
         if port is not None:
             self.jobs, self.changes, self.reads = port.jobs, port.changes, port.reads
             self.queues, self.schedules = port.queues, port.schedules
+
+    def once(self, op: str) -> Ports:
+        """Return the same for one call of this operation id, which may come again and is done once."""
+        return Ports(None if self._port is None else self._port.once(op), self.host.once(op), self.transfer)
 
     def asked_by(self, who: AskedBy) -> Ports:
         """Return the same, whose audit log names `who` for what is changed through it."""
@@ -65,7 +68,7 @@ class ThisHost:
     def _port(self, instance: str) -> Ports:
         if not instance:
             return Ports(None, self._host, None)
-        return Ports(local.port(self._service, instance), self._host, LocalTransfer(self._service, instance))
+        return Ports(LocalPort(self._service, instance), self._host, LocalTransfer(self._service, instance))
 
     def health(self) -> Sequence[HealthReason]:
         return self._service.health.of_host()
@@ -80,8 +83,12 @@ class ThisHost:
 class LocalHost:
     """The operations of the whole host, in the process that holds the store."""
 
-    def __init__(self, runtime: Host, service: SchedulerService, run_due: RunDue) -> None:
-        self._runtime, self._service, self._run_due = runtime, service, run_due
+    def __init__(self, runtime: Host, service: SchedulerService, run_due: RunDue, op: str = "") -> None:
+        self._runtime, self._service, self._run_due, self._op = runtime, service, run_due, op
+
+    def once(self, op: str) -> LocalHost:
+        """Return it for one call of this operation id, which may come again and is done once."""
+        return LocalHost(self._runtime, self._service, self._run_due, op)
 
     async def instances(self, *, cursor: str | None, limit: int) -> InstancePage:
         return await instances.page(self._runtime.provider, cursor or "", limit, instances.everyone)
@@ -90,8 +97,10 @@ class LocalHost:
         return await self._run_due(until, max_seconds)
 
     async def call(self, kind: str, name: str, method: str, args: bytes) -> bytes:
-        given = tuple(plain.decode(args))
-        answer = await self._runtime.call(ActorId(kind, instance_name(name)), Call(method, given))
+        asked: Event[Any] = Call(method, tuple(plain.decode(args)))
+        if self._op:
+            asked = Once(self._op, asked, Any)
+        answer = await self._runtime.call(ActorId(kind, instance_name(name)), asked)
         return plain.encode(answer, f"the answer of {kind}.{method}")
 
     async def accepted(self, instance: str, jobs: Sequence[tuple[str, str]]) -> Sequence[bool]:
@@ -103,6 +112,9 @@ class LocalHost:
 
     async def take_pass(self, digest: str) -> str | None:
         return await self._service.passes.take(digest)
+
+    async def note_clock(self, instance: str) -> None:
+        await self._service.note_clock_here(instance_name(instance))
 
     async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
         await self._service.inflight(instance_name(instance)).lanes.settle_for(ends)

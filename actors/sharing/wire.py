@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from weakref import WeakSet
 
@@ -26,6 +26,8 @@ class Wire(asyncio.Protocol, ABC):
         self.is_lost = False
         self.is_full = False
         """True while the other end does not read what was written to it."""
+        self.seal: Callable[[int, int, bytes], bytes] | None = None
+        """Puts a seal on each frame that is sent from here on."""
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -73,7 +75,7 @@ class Wire(asyncio.Protocol, ABC):
         """Write a frame at the end of this round of the loop; into the void once the link is lost."""
         if self.is_lost:
             return
-        data = frame(kind, number, body)
+        data = frame(kind, number, body if self.seal is None else self.seal(kind, number, body))
         self._out.append(data)
         self._out_bytes += len(data)
         if self._out_bytes > AT_ONCE:

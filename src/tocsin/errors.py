@@ -15,6 +15,7 @@ TocsinError
     HostClosedError       not run: the host is stopping
     ActorBrokenError      perhaps run: its answer was lost with the activation
     HolderLostError       perhaps run: the process that held the store ended before it answered
+    NotAnsweredYetError   accepted: it is kept durably and will be done, and its answer has not come in time
     TurnError             a programmer's fault: storage or a call on the wrong side of a turn
   StoreError              the store refused; `retryable` and `owner_lost` say what helps
     StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
@@ -208,6 +209,22 @@ class HolderLostError(ActorError):
     `details["mayRepeat"]`: whether a second time changes nothing that the first one did not. Raised only where several
     processes share a store, and only for changes that are not repeated by themselves.
     """
+
+
+class NotAnsweredYetError(ActorError):
+    """Accepted, and not answered yet: the host that owns the scheduler was not reached, so the call is kept in the
+    store and will be done once. Raised only where several hosts share a store.
+
+    Over HTTP it is answered with 202 and `{"id": …, "accepted": true}`: `id` is that of the job, or of the call. A
+    request with an Idempotency-Key that is sent again gets the final answer.
+    """
+
+    code = "ACCEPTED"
+    status = 202
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is answered over HTTP, which is no error there."""
+        return self.details | {"accepted": True}
 
 
 class TurnError(ActorError):

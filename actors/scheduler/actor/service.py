@@ -15,7 +15,8 @@ from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.actors.scheduler.actor.clock_names import ClockNames
+from tocsin.actors.scheduler.actor import clock_names
+from tocsin.actors.scheduler.actor.clock_names import ClockNames, NoteName
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.actors.scheduler.actor.store_watch import StoreWatch
 from tocsin.actors.scheduler.actor.stored_clocks import StoredClocks
@@ -188,6 +189,17 @@ class SchedulerService:
             if (one := self._inflight.get(name)) is not None:
                 one.refuse(error)
             self.clocks.note(name, None)
+
+    async def note_clock(self, name: str) -> None:
+        """Note that an instance is about to get a test clock, wherever that is noted."""
+        if self.elsewhere is None:
+            await self.note_clock_here(name)
+        else:
+            await self.elsewhere.note_clock(name)
+
+    async def note_clock_here(self, name: str) -> None:
+        """Note that an instance is about to get a test clock, where this host is the one that notes it."""
+        await self.host.call(clock_names.ID, NoteName(name))
 
     def _start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.host.start_soon(work)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.runtime.done import HEX, made_at
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, path_or_none
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
@@ -17,6 +18,7 @@ from tocsin.actors.scheduler.model.rows import RedriveRow
 from tocsin.actors.scheduler.queries import audit as audits
 from tocsin.actors.scheduler.queries import listing
 from tocsin.actors.scheduler.queries.candidates import Filter
+from tocsin.actors.scheduler.queries.redrives import read_redrive
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.dispatch.instants import show
@@ -70,7 +72,12 @@ class LocalBulk:
         """Retry the dead letters parked before this call that fit all filters; `since` is epoch ms."""
         here, chosen = self._instance, _chosen(pool, reason, path, since, ids, all)
         rate = arguments.integer(rate_per_second, word("rate_per_second"), *arguments.RATE_PER_SECOND)
-        redrive_id = arguments.mint_id(here.now_ms(), here.host.random.getrandbits(80))
+        if here.op:  # the call may have come before
+            redrive_id = arguments.mint_id(made_at(here.op), int(here.op[HEX:], 16))
+            if (known := await read_redrive(here.view(), redrive_id)) is not None:
+                return known
+        else:
+            redrive_id = arguments.mint_id(here.now_ms(), here.host.random.getrandbits(80))
         row = msgspec.structs.replace(chosen, before=self._before(), rate=rate)
         while True:
             others = await redrives.running(here.view())

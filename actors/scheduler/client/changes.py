@@ -6,8 +6,6 @@ import logging
 
 import msgspec
 
-from tocsin.actors.scheduler.actor.clock_names import ID as CLOCK_NAMES
-from tocsin.actors.scheduler.actor.clock_names import NoteName
 from tocsin.actors.scheduler.client.bulk import LocalBulk
 from tocsin.actors.scheduler.client.instance import Instance
 from tocsin.actors.scheduler.model import records
@@ -167,7 +165,7 @@ class LocalChanges(LocalBulk):
     async def set_clock(self, at: int) -> records.ClockState:
         """Make the instance with a test clock. Its name is noted first, so that every host knows the clock."""
         here, instant = self._instance, arguments.instant_ms(at, "at")
-        await here.host.call(CLOCK_NAMES, NoteName(here.name))
+        await here.service.note_clock(here.name)
         return _clock(await here.call(events.SetClock(instant, self._who)))
 
     async def advance_clock(self, *, to: int | None, by_ms: int | None) -> records.ClockState:

@@ -27,6 +27,9 @@ T = TypeVar("T")
 class Instance:
     """Holds its name and binds its host once; costs nothing until used."""
 
+    op: str = ""
+    """The operation id of the one call that is made through this, if it has any."""
+
     def __init__(self, service: SchedulerService, name: str) -> None:
         self.name = arguments.instance_name(name)
         self.service = service

@@ -28,7 +28,6 @@ from tocsin.actors.scheduler.model.records import (
     Status,
     pause_of,
 )
-from tocsin.actors.scheduler.model.rows import RedriveRow, redrive_key
 from tocsin.actors.scheduler.queries import audit as audits
 from tocsin.actors.scheduler.queries import clocks as clock_reads
 from tocsin.actors.scheduler.queries import dead_groups, listing, why
@@ -36,7 +35,7 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.queries.instances import instance as instance_counts
-from tocsin.actors.scheduler.transitions import redrive as redrives
+from tocsin.actors.scheduler.queries.redrives import read_redrive
 from tocsin.errors import InvalidInputError
 from tocsin.storage.residency.provider import part_of
 
@@ -204,12 +203,7 @@ class LocalReads:
 
     async def redrive(self, redrive_id: str) -> Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""
-        view, key = self._instance.view(), redrive_key(arguments.schedule_id(redrive_id))
-        row = query.read(RedriveRow, key, (await view.get([key])).get(key))
-        if row is None:
-            return None
-        waits = redrives.waits_for(redrive_id, row, await redrives.running(view)) if row.next_at else None
-        return Redrive(redrive_id, row.matched, row.retried, bool(row.next_at), row.stopped, waits)
+        return await read_redrive(self._instance.view(), arguments.schedule_id(redrive_id))
 
 
 def _path_or_none(value: str | None) -> str | None:

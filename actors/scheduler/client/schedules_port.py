@@ -127,7 +127,7 @@ class LocalSchedules:
     async def trigger(self, name: str, request_key: str | None) -> records.TriggeredRun:
         """Start one occurrence now, also when paused; the same key gives the same occurrence."""
         if request_key is None:
-            request = request_hash(f"{self._instance.host.random.getrandbits(128):032x}")
+            request = request_hash(self._instance.op or f"{self._instance.host.random.getrandbits(128):032x}")
         else:
             request = request_hash(_request_key(request_key))
         self._check_ready(())
@@ -137,7 +137,8 @@ class LocalSchedules:
             if not isinstance(known.raw_args, msgspec.UnsetType):  # else its job dies of that
                 self._checks.catalog.check(known, bytes(known.raw_args))  # the catalog may have changed since
         made = await self._one(name, events.TriggerSchedule(schedule_name(name), request, self._who))
-        return records.TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
+        created = made.created or request_key is None  # a key that was made here is of this call, though it come twice
+        return records.TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=created)
 
     async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> records.CronPreview:
         """Return what an expression comes to after `start` (None: now)."""

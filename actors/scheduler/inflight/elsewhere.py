@@ -18,3 +18,7 @@ class Elsewhere(Protocol):
     async def give_back(self, instance: str, leases: Sequence[str]) -> None:
         """Have jobs requeued, uncharged, whose worker went away before it had them."""
         ...
+
+    async def note_clock(self, instance: str) -> None:
+        """Have it noted, where all hosts see it, that an instance is about to get a test clock."""
+        ...

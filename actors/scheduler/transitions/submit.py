@@ -104,6 +104,8 @@ def _held(turn: Turn) -> int:
 
 async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:
     """Return the answer to a request for a taken id, or None where the job that has it made way."""
+    if new.job.incarnation and new.job.incarnation == holder.job.incarnation:
+        return Scheduled(holder.job.id, holder.job.scheduled_for, True)  # the same job, which was sent twice
     state = _state(turn, holder.job.id, dead)
     if (state in ("dead", "running") and new.on_conflict != "keep") or new.on_conflict == "error" or state == "dead":
         advice = {

@@ -1,0 +1,142 @@
+"""Does the calls that come by mail for actors of this host, those of one actor in their order, and answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.cluster.post import answer_of, failure_of
+from tocsin.actors.cluster.routes import is_elsewhere
+from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.sharing.caller import Home
+from tocsin.actors.sharing.operations import OPERATIONS, Again, Asked, Operation, asked_decoder
+from tocsin.actors.sharing.remote_port import submit_again
+from tocsin.dispatch.words import SPEAKS_JSON
+from tocsin.errors import HostClosedError, InvalidInputError, OverloadedError, StoreError, StoreUnavailable
+from tocsin.storage.shared import Arrived, Mailbox
+
+log = logging.getLogger("tocsin.cluster")
+
+AT_ONCE: Final = 32
+"""Actors whose mail is done at the same time."""
+AGAIN_S: Final = 1.0
+"""After the mailbox could not be read."""
+REMEMBERED: Final = 10_000
+"""Calls done last, which may come again before the store has noted that they were done."""
+
+
+class NotNow(Exception):
+    """A call cannot be done at present: it stays in the mail, and so do those behind it."""
+
+
+class Clerk:
+    """Reads the mail of this host."""
+
+    def __init__(
+        self, mailbox: Mailbox, home: Home, clock: Clock, start_soon: Callable[[Coroutine[Any, Any, Any]], Any]
+    ) -> None:
+        self._mailbox, self._home, self._clock, self._start_soon = mailbox, home, clock, start_soon
+        self._lines: dict[str, list[Arrived]] = {}
+        self._known: set[str] = set()  # calls in a line, or just being done
+        self._done: OrderedDict[str, bytes] = OrderedDict()
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self) -> None:
+        """Do mail as it comes, until this is cancelled."""
+        told = False
+        while True:
+            try:
+                async for page in self._mailbox.arrivals():
+                    told = False
+                    self.take(page)
+                return
+            except StoreError as error:
+                if not told:
+                    log.warning("the mail of this host could not be read, again each %g s: %s", AGAIN_S, error)
+                told = True
+                await self._clock.sleep(AGAIN_S)
+
+    def take(self, page: Sequence[Arrived]) -> None:
+        """Put calls in line behind those of the same actor."""
+        for arrived in page:
+            if arrived.op in self._known:
+                continue
+            self._known.add(arrived.op)
+            line = self._lines.get(arrived.actor)
+            if line is None:
+                self._lines[arrived.actor] = [arrived]
+                self._start_soon(self._work(arrived.actor))
+            else:
+                line.append(arrived)
+
+    async def _work(self, actor: str) -> None:
+        line = self._lines[actor]
+        try:
+            async with self._room:
+                while line:
+                    page = line[:]
+                    done: list[tuple[Arrived, bytes]] = []
+                    try:
+                        for arrived in page:
+                            done.append((arrived, await self._answer(arrived)))
+                    except NotNow as why:
+                        log.info("mail for %s waits: %s", actor, why)
+                        return
+                    finally:
+                        await self._end(done)
+                    del line[: len(page)]
+                    self._known.difference_update(arrived.op for arrived in page)
+        finally:
+            del self._lines[actor]
+            self._known.difference_update(arrived.op for arrived in line)
+
+    async def _end(self, done: Sequence[tuple[Arrived, bytes]]) -> None:
+        if not done:
+            return
+        try:
+            await self._mailbox.end(done)
+        except StoreError as error:
+            log.info("%d calls by mail are done, and come again, for this could not be noted: %s", len(done), error)
+
+    async def _answer(self, arrived: Arrived) -> bytes:
+        """Do one call, or give the answer again that it has had."""
+        if (known := self._done.get(arrived.op)) is not None:
+            return known
+        try:
+            asked = asked_decoder.decode(arrived.body)
+            operation = OPERATIONS[asked.operation]
+            arguments = operation.decode(asked.arguments)
+        except (msgspec.MsgspecError, KeyError) as error:
+            log.error("a call by mail for %s cannot be read, and is refused: %s", arrived.actor, error)
+            return failure_of(InvalidInputError(f"this call cannot be read here: {error}"), "mail")
+        token = SPEAKS_JSON.set(asked.json)
+        try:
+            answer = answer_of(operation, await self._do(operation, asked, arguments, arrived.op))
+        except (OverloadedError, HostClosedError, StoreUnavailable) as error:
+            raise NotNow(str(error)) from error
+        except Exception as error:  # whatever it is, whoever sent it gets it as the answer
+            if is_elsewhere(error):
+                raise NotNow(str(error)) from error
+            answer = failure_of(error, operation.name)
+        finally:
+            SPEAKS_JSON.reset(token)
+        self._done[arrived.op] = answer
+        if len(self._done) > REMEMBERED:
+            self._done.popitem(last=False)
+        return answer
+
+    async def _do(self, operation: Operation, asked: Asked, arguments: Sequence[Any], op: str) -> Any:
+        port = self._home.port(asked.instance)
+        if operation.again in (Again.MAY_BE, Again.MAY_NOT_BE):
+            port = port.once(op)
+        if asked.who is not None:
+            port = port.asked_by(asked.who)
+        if operation.again is Again.LOOKED_UP:
+            host = self._home.port("").host
+            return await submit_again(operation.method, port.jobs, host, asked.instance, arguments[0])
+        return await operation.run(port, arguments)
