@@ -74,6 +74,16 @@ def back_up(url: str, target: Path) -> int:
     return back_up_sqlite(_file_of(url), target)
 
 
+def place_of(url: str) -> str:
+    """Return the place of a store, always in the same words, without a password. SettingsError for one in memory."""
+    return f"sqlite:///{_file_of(url)}"
+
+
+def is_there(url: str) -> bool:
+    """Tell whether there is a store, without making one."""
+    return _file_of(url).exists()
+
+
 def file_beside(url: str, ending: str) -> Path:
     """Return a name for a file next to the store."""
     path = _file_of(url)

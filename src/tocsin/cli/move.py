@@ -1,4 +1,4 @@
-"""`tocsin move`: an instance from one place to another, so that at no instant both run it."""
+"""`tocsin move`: a whole store, or an instance from one place to another, so that at no instant both run it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from tocsin.cli.failure import Refused, WrongSettings
+from tocsin.cli.move_store import move_store
 from tocsin.cli.output import emit, plural
 from tocsin.cli.places import Place, is_server, open_place
 from tocsin.cli.times import duration
@@ -43,31 +44,46 @@ class Move:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--instance", envvar="TOCSIN_INSTANCE", default="default", show_default=True, help="The scheduler.")
+@click.option(
+    "--instance", envvar="TOCSIN_INSTANCE", help="Only this scheduler (default: all, or `default` of a server)."
+)
 @click.option("--as", "new_name", envvar="TOCSIN_MOVE_AS", metavar="NAME", help="Its name there (default: the same).")
 @click.option("--drain", default="60s", show_default=True, help="How long jobs that run may take to end.")
 @click.option("--remove", is_flag=True, help="Remove it from SOURCE once it runs at TARGET.")
 @click.option("--abort", is_flag=True, help="Give up a move that was not finished: SOURCE goes on.")
+@click.option("--dry-run", is_flag=True, help="Of a whole store: count, and check that it can be moved.")
 @click.option("--token", envvar="TOCSIN_TOKEN", help="Bearer token of SOURCE; better given as TOCSIN_TOKEN.")
 @click.option("--target-token", help="Bearer token of TARGET (default: of SOURCE, on one server).")
 @click.option("--ca-file", envvar="TOCSIN_CA_FILE", metavar="FILE", help="PEM of authorities to trust as well.")
 @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
 def move(
-    source: str, target: str, instance: str, new_name: str | None, drain: str, remove: bool, abort: bool,
-    token: str | None, target_token: str | None, ca_file: str | None, as_json: bool,
+    source: str, target: str, instance: str | None, new_name: str | None, drain: str, remove: bool, abort: bool,
+    dry_run: bool, token: str | None, target_token: str | None, ca_file: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Move an instance to another server or store.
+    """Move a store to another engine, or an instance.
 
-    SOURCE and TARGET are https://…, or sqlite:///…, which no server has open. The
-    instance takes no new work, jobs that run may end, then it is sealed,
-    exported, imported and checked; only then it runs again, at TARGET. Stopped
-    at any point, the same command goes on. Needs the scope admin on both.
+    SOURCE and TARGET are servers, https://…, or stores, sqlite:///… or
+    postgresql://…, which no host has open. Between two stores everything is
+    moved, row by row, compared, and SOURCE is sealed.
+
+    With --instance, or where one of them is a server, it is one instance: it
+    takes no new work, jobs that run may end, then it is sealed, exported,
+    imported and checked; only then it runs again, at TARGET. Needs the scope
+    admin on both. Stopped at any point, the same command goes on.
 
     \b
+    tocsin move sqlite:///tocsin.db postgresql://db.example/tocsin
     tocsin move http://old:8321 http://new:8321 --instance tenant-a --remove
     """
     import asyncio
 
+    if instance is None and not is_server(source) and not is_server(target):
+        if unfit := [flag for flag, given in (("--as", new_name), ("--remove", remove)) if given]:
+            raise WrongSettings(f"{unfit[0]} is for one instance: name it with --instance, or leave {unfit[0]} out")
+        return move_store(source, target, abort=abort, dry_run=dry_run, as_json=as_json)
+    if dry_run:
+        raise WrongSettings("--dry-run is for a whole store: leave out --instance, and give two stores")
+    instance = instance or "default"
     asked = Move(
         source, target, instance, new_name or instance, duration(drain, "--drain") / 1000, remove, quiet=as_json
     )
