@@ -80,6 +80,8 @@ class SharedDisk:
         self.secret = b"the secret that the hosts of this disk share"
         self.away = False
         """Nobody reaches the server."""
+        self.history = ""
+        """Another one after each roll-back. Empty: this store does not tell."""
         self.life = 0
         """Grows each time that all connections end: what was under way before does not land after it."""
         self.connections: dict[Connected, None] = {}
@@ -114,6 +116,8 @@ class SharedDisk:
         watched, self.state = self.state.rows, state
         watched.maps, watched.wakes = state.rows.maps, state.rows.wakes
         state.rows = watched
+        if self.history:
+            self.history += "'"
         self.go_away()
         self.come_back()
 
@@ -186,7 +190,7 @@ class SharedDisk:
         if lease is None or lease.row.state is HostState.DEAD:
             return None
         lease.until_s = self.now_s() + ttl_s
-        return Beat(lease.row.state, self.now_ms())
+        return Beat(lease.row.state, self.now_ms(), self.history)
 
     def hosts(self) -> list[HostRow]:
         now, owners = self.now_s(), self._owners()

@@ -178,6 +178,7 @@ class Membership:
                     raise
                 raise StoreUnavailable(f"{self._engine.place} did not answer in time") from error
             self._accepted(sent, beat)
+            await self._stay_draining(beat.state)
 
     def _session_is_gone_for_long(self) -> bool:
         lost_at = self._engine.session_lost_at
@@ -192,6 +193,13 @@ class Membership:
             self._died(host)
         await self.enter()
         self._changed()
+        await self._stay_draining(HostState.UP)
+
+    async def _stay_draining(self, state: HostState) -> None:
+        """Say again that this host takes nothing, if the store does not know: by an error, by a store that was rolled
+        back, or because it has entered anew. Else the others would leave its share of the slots to it for ever."""
+        if self.draining and state is HostState.UP:
+            await self._engine.drain(self.host)
 
     def _accepted(self, sent: float, beat: Beat) -> None:
         loop = asyncio.get_running_loop()

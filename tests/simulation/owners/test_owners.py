@@ -1,0 +1,27 @@
+"""Who owns what in a store that several hosts share, under many seeds. `--seeds N` says how many."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.hosts_loop import simulate_hosts
+from tests.simulation.owners.world import few_slots, run
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        first, count = metafunc.config.getoption("--first-seed"), metafunc.config.getoption("--seeds")
+        metafunc.parametrize("seed", range(first, first + count))
+
+
+@pytest.fixture(autouse=True)
+def less_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    few_slots(monkeypatch)
+
+
+def test_each_actor_has_one_owner_and_what_it_wrote_stays(seed: int) -> None:
+    simulate_hosts(seed, run)
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    assert simulate_hosts(7, run) == simulate_hosts(7, run) != simulate_hosts(8, run)
