@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -11,8 +10,10 @@ from importlib.metadata import version
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tocsin.actors.cluster.composition import cluster_of, network_at
+from tocsin.actors.cluster.network import Network
 from tocsin.actors.due_runs import DueRuns
-from tocsin.actors.heartbeat import Beat, Pulse, heartbeat_to
+from tocsin.actors.heartbeat import Beat, Pulse, PulseName, heartbeat_to
 from tocsin.actors.host_options import (
     Secrets,
     check_names,
@@ -22,11 +23,13 @@ from tocsin.actors.host_options import (
     signer_of,
     transport_of,
 )
+from tocsin.actors.life import Life
 from tocsin.actors.own_actors import Stub, kinds_of
 from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.runtime.store_clock import StoreClock
 from tocsin.actors.scheduler.actor.measures import Measures, measures_of
 from tocsin.actors.scheduler.actor.service import SchedulerService
 from tocsin.actors.scheduler.client import local
@@ -61,13 +64,13 @@ from tocsin.dispatch.tracing import Tracers
 from tocsin.dispatch.transport import Transport
 from tocsin.errors import TocsinError
 from tocsin.storage.api import StoreProvider
+from tocsin.storage.shared import shared_of
 from tocsin.storage.urls import AnyStore, open_stores
 
 if TYPE_CHECKING:
     from tocsin.actors.http import App, Authorize, Tokens
 
 A = TypeVar("A", bound=Actor)
-LEAST_DRAIN_S = 1.0
 PORTS_KEPT = 1024  # of the names that requests give, which may be any number
 
 
@@ -101,13 +104,17 @@ class ActorHost(Transferring):
         drain_s: float = 10.0,
         dispatch: bool = True,
         sharing: Callable[[ThisHost], Sharing] | None = None,
+        network: Network | None = None,
         tracing: bool | Tracers = True,
     ) -> None:
         check_options(
             authorize_fire, occurrences_kept, timeout_ms, lanes, max_in_flight, mailbox_limit, idle_after_s,
             dead_retention_s, max_jobs, drain_s,
         )  # fmt: skip
+        shared = shared_of(provider)
         clock = clock or SystemClock()
+        if shared is not None:
+            clock = StoreClock(clock, lambda: shared.store_ms)
         self._service = SchedulerService(
             dispatcher, clock, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight,
             dead_retention_s=dead_retention_s, max_jobs=max_jobs, authorize_fire=authorize_fire,
@@ -121,12 +128,16 @@ class ActorHost(Transferring):
         )  # fmt: skip
         self._service.bind(self.runtime)
         self._due_runs = DueRuns(self.runtime, self._service, dispatch=dispatch)
-        self._sharing = sharing and sharing(ThisHost(self.runtime, self._service, self._start_here, self._due_runs.run))
+        self._life = life = Life(self.runtime, self._service, drain_s)
+        here = ThisHost(self.runtime, self._service, life.start_here, self._due_runs.run)
+        self._sharing = life.sharing = sharing and sharing(here)
+        self._cluster = life.cluster = cluster_of(here, shared, network, self.runtime, self._service, dispatch)
+        if not dispatch:
+            self._due_runs.check = life.check_may_run
         self.ports = lru_cache(PORTS_KEPT)(self._port)  # by name, as HTTP reaches them; users have `scheduler`
-        self.passes: Passes = self._service.passes if self._sharing is None else self._sharing.passes
-        self._heartbeat = heartbeat_to(heartbeat_url, heartbeat_transport, clock, self._trouble, self._write)
-        self._drain_s = drain_s
-        self._stopped: asyncio.Task[None] | None = None
+        self.passes: Passes = (self._sharing or self._cluster or self._service).passes
+        life.heartbeat = heartbeat_to(heartbeat_url, heartbeat_transport, clock, self._trouble, self._write)
+        self._pulse = PulseName(provider)
 
     @classmethod
     def open(
@@ -143,6 +154,7 @@ class ActorHost(Transferring):
         clock: Clock | None = None,
         random: Random | None = None,
         share: bool | Door | None = None,
+        peer_address: str | Network | None = None,
         **options: Any,
     ) -> ActorHost:
         """Make a host on a store URL (`sqlite:///file.db`, `memory:`) or a provider, or on several by name, with the
@@ -167,9 +179,10 @@ class ActorHost(Transferring):
         `idle_after_s`, `dead_retention_s`, `max_jobs`, `occurrences_kept`, `health_limits`, `drain_s`, and
         `timeout_ms`, the deadline of callbacks where neither the job nor its instance has one (60,000). With
         `dispatch=False` the host starts nothing by itself, but only in `run_due`. Several processes `share` a SQLite
-        store that a URL names, unless `share` or `dispatch` is False. `tracing=False` makes no spans of OpenTelemetry
-        (docs/tracing.md); a TracerProvider is used in place of the process's own. SettingsError for a value that does
-        not fit.
+        store that a URL names, unless `share` or `dispatch` is False; one of PostgreSQL has any number of hosts, and
+        `peer_address` (`10.0.0.5:0`) is where those of other machines reach this one (docs/cluster.md). `tracing=False`
+        makes no spans of OpenTelemetry (docs/tracing.md); a TracerProvider is used in place of the process's own.
+        SettingsError for a value that does not fit.
         """
         check_names(options, cls.open, ActorHost.__init__)
         clock, random = clock or SystemClock(), random or SystemRandom()
@@ -185,6 +198,7 @@ class ActorHost(Transferring):
             transport, signing, origin, path=callback_path, random=random, version=version("tocsin")
         )
         door = door_of(store, provider, share, options.get("dispatch", True))
+        network = network_at(peer_address, provider)
         configured = {"origin": origin, "callback_path": callback_path, "secrets": secrets, **options}
         return cls(
             provider,
@@ -193,6 +207,7 @@ class ActorHost(Transferring):
             clock=clock,
             random=random,
             sharing=sharing_through(door, clock, random, configured),
+            network=network,
             **options,
         )
 
@@ -203,43 +218,22 @@ class ActorHost(Transferring):
         return self
 
     async def _start(self) -> None:
-        self._stopped = None
-        if self._sharing is None:
-            await self._start_here()
-        else:
-            await self._sharing.start()
-
-    async def _start_here(self) -> None:
-        self._service.start()
-        await self.runtime.start()
-        await self._service.stored_clocks.read_all()
-        if self._heartbeat is not None:
-            self._heartbeat.start()
+        await self._life.start()
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:
         """Stop gracefully: claim nothing new, let attempts end (or end them, uncharged), settle and close everything.
+        Among hosts of a shared store the others have all schedulers at once, and attempts end here.
 
         Cancelling the caller does not interrupt this.
         """
-        if self._stopped is None:
-            self._stopped = asyncio.get_running_loop().create_task(self._stop())
-        await asyncio.shield(self._stopped)
+        await self._life.stop()
 
     async def _abandon(self) -> None:
         """End as if the process was killed; for simulations, see `tocsin.testing.crash`."""
-        self._stopped = asyncio.get_running_loop().create_task(self._end())
-        await asyncio.shield(self._stopped)
-
-    async def _end(self) -> None:
-        if self._sharing is not None:
-            await self._sharing.die()
-        if self._heartbeat is not None:
-            await self._heartbeat.stop()
-        await self.runtime.abandon()
-        self._service.stop_waiting()
+        await self._life.abandon()
 
     def stop_waiting(self) -> None:
         """Answer all who wait for jobs of queues or for the end of a job, and let nobody wait any more.
@@ -247,32 +241,7 @@ class ActorHost(Transferring):
         `stop` does this first. A server that lets requests end before it stops the host should call it beforehand:
         a claim that waits would delay the stop for as long as it waits.
         """
-        self._service.stop_waiting()
-        if self._sharing is not None:
-            self._sharing.follower.stop_waiting()
-
-    async def _stop(self) -> None:
-        sharing, began = self._sharing, self.runtime.clock.monotonic()
-        if sharing is not None:
-            await sharing.stop_following(self._drain_s)
-            if sharing.holder is None:
-                return
-            if not sharing.holder.links:
-                self._service.stop_waiting()
-            await self._service.rest(self._drain_s)  # callers are served meanwhile, also those that come only now
-            await sharing.hand_over()
-        if self._heartbeat is not None:
-            await self._heartbeat.stop()
-        try:
-            await self._service.drain(self._drain_s)
-        finally:
-            try:
-                left = self._drain_s - (self.runtime.clock.monotonic() - began)
-                await self.runtime.stop(max(left, LEAST_DRAIN_S))
-            finally:
-                if sharing is not None:
-                    await sharing.end()
-                await self._service.aclose()
+        self._life.stop_waiting()
 
     def _trouble(self) -> str | None:
         """Return why this host is not well, in words that fit after "while"."""
@@ -281,7 +250,8 @@ class ActorHost(Transferring):
 
     async def _write(self) -> None:
         await self.look()
-        await self.runtime.call(ActorId(Pulse.kind, "host"), Beat())
+        if (name := self._pulse.find()) is not None:
+            await self.runtime.call(ActorId(Pulse.kind, name), Beat())
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:
@@ -351,8 +321,8 @@ class ActorHost(Transferring):
     # ---- Handles ---------------------------------------------------------------------------------
 
     def _port(self, name: str) -> SchedulerPort:
-        port = local.port(self._service, name)
-        return port if self._sharing is None else self._sharing.port(port)
+        port, company = local.port(self._service, name), self._sharing or self._cluster
+        return port if company is None else company.port(port)
 
     def scheduler(self, name: str = "default", *, by: str | None = None) -> Scheduler:
         """Return a handle on a scheduler; it costs nothing until used. Pools, queues, schedules and ids are its own.
@@ -396,5 +366,6 @@ class ActorHost(Transferring):
 
     def actor(self, kind: type[A], name: str) -> Stub[A]:
         """Return a handle on one of your own actors."""
-        call = self.runtime.call if self._sharing is None else self._sharing.call_or(self.runtime.call)
+        company = self._sharing or self._cluster
+        call = self.runtime.call if company is None else company.call_or(self.runtime.call)
         return Stub(call, ActorId(kind.kind_name(), instance_name(name)))

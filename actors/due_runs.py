@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -30,6 +31,8 @@ class DueRuns:
     def __init__(self, runtime: Host, service: SchedulerService, *, dispatch: bool) -> None:
         self._runtime, self._service, self._dispatch = runtime, service, dispatch
         self._under_way = 0
+        self.check: Callable[[], Awaitable[None]] | None = None
+        """Refuses a run where others do what is due."""
         if not dispatch:
             service.close_permits()
 
@@ -41,6 +44,8 @@ class DueRuns:
         end_ms = self.end_ms(until)
         if not self._runtime.is_open:
             raise HostClosedError(NOT_OPEN)
+        if self.check is not None:
+            await self.check()
         tally, dead, time_over = Counter[Verdict](), service.deaths.noted, False
         service.permits.tallies.append(tally)
         self._begin()

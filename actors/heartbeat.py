@@ -13,10 +13,13 @@ from tocsin.actors.host_options import check_transport
 from tocsin.actors.runtime.actor import EventActor
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.runtime.ids import ActorId
 from tocsin.dispatch.target import check_url
 from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.dispatch.transports import default_transport
 from tocsin.errors import TocsinError
+from tocsin.storage.api import StoreProvider
+from tocsin.storage.shared import shared_of
 
 log = logging.getLogger("tocsin.actors")
 
@@ -25,6 +28,8 @@ CONNECT_S: Final = 5.0
 TIMEOUT_S: Final = 10.0
 WRITE_S: Final = 10.0
 """A store that takes longer for one small row is in trouble."""
+MOST_TRIED: Final = 1_000
+"""Names of which one hashes to a slot of this host, unless it owns next to nothing."""
 MAX_ANSWER: Final = 64 * 1024
 HEADERS: Final[Mapping[str, str]] = {"content-type": "text/plain", "user-agent": "tocsin"}
 
@@ -40,6 +45,24 @@ class Pulse(EventActor[Beat]):
 
     async def handle(self, event: Beat) -> None:
         self.ctx.storage.put(b"beat", b"%d" % self.ctx.now_ms())
+
+
+class PulseName:
+    """The name of an actor of this host that proves it. In a shared store any one name may be another host's."""
+
+    def __init__(self, provider: StoreProvider) -> None:
+        self._shared, self._name = shared_of(provider), "host"
+
+    def find(self) -> str | None:
+        """Return its name; None if this host owns nothing, as one that only calls others."""
+        if self._shared is None or self._is_here(self._name):
+            return self._name
+        tried = ("host", *(f"host-{n}" for n in range(MOST_TRIED)))
+        self._name = found = next(filter(self._is_here, tried), None) or "host"
+        return found if self._is_here(found) else None
+
+    def _is_here(self, name: str) -> bool:
+        return self._shared is not None and self._shared.locate(str(ActorId(Pulse.kind, name))).here
 
 
 class Heartbeat:

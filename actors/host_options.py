@@ -17,7 +17,7 @@ from tocsin.errors import SettingsError
 
 Secrets = Sequence[str | bytes]
 """Each is `whsec_` and base64, or at least 24 raw bytes. All of them sign, the first one first."""
-MADE_HERE: Final = frozenset({"has_origin", "sharing"})
+MADE_HERE: Final = frozenset({"has_origin", "network", "sharing"})
 """Parameters of a host that `open` makes of its own."""
 
 

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.transfer.manifest import Manifest
 from tocsin.actors.sharing.remote_port import remote_part
 
 if TYPE_CHECKING:
+    from tocsin.actors.cluster.cluster import Cluster
     from tocsin.actors.runtime.host import Host
     from tocsin.actors.scheduler.actor.service import SchedulerService
     from tocsin.actors.scheduler.client.port import TransferPort
@@ -28,13 +29,15 @@ class Transferring:
     runtime: Host
     _service: SchedulerService
     _sharing: Sharing | None
+    _cluster: Cluster | None
 
     def transfers(self, name: str, who: AskedBy = PYTHON) -> TransferPort:
         """Return what lets an instance come and go, in the process that holds the store. Its audit log names `who`."""
         if self._sharing is not None and self._sharing.follows:
             there: TransferPort = remote_part("transfer")(self._sharing.follower, instance_name(name), who)
             return there
-        return LocalTransfer(self._service, name, who)
+        here = LocalTransfer(self._service, name, who)
+        return here if self._cluster is None else self._cluster.transfers(here, instance_name(name), who)
 
     async def exported(self, name: str) -> tuple[Manifest, AsyncIterator[bytes]]:
         """Return what an export says of itself, and its pieces, as of this instant; the instance goes on."""

@@ -17,6 +17,8 @@ from tocsin.actors.sharing.door import Door, DoorClosed, MayEnter
 from tocsin.actors.sharing.neighbour import UnixNeighbour, is_same_user
 from tocsin.actors.sharing.wire import release
 from tocsin.errors import SettingsError, StoreLocked
+from tocsin.storage.api import StoreProvider
+from tocsin.storage.shared import shared_of
 from tocsin.storage.sqlite.lock import holder_of
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
@@ -115,12 +117,14 @@ class UnixDoor:
         return link, neighbour
 
 
-def door_of(store: object, provider: object, share: bool | Door | None, dispatch: bool) -> Door | None:
+def door_of(store: object, provider: StoreProvider, share: bool | Door | None, dispatch: bool) -> Door | None:
     """Return the door of a store that is to be shared: one of SQLite that a URL names, of a host that dispatches by
     itself, unless told otherwise. A door that is given, as simulations do, is taken as it is. SettingsError if the
     store is to be shared and cannot."""
     if share is not None and not isinstance(share, bool):
         return share
+    if shared_of(provider) is not None:
+        return None  # its hosts meet in the store, and all of them are equal
     if share is None:
         share = dispatch and isinstance(store, str) and isinstance(provider, SQLiteProvider)
     if not share:

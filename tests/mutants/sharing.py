@@ -84,9 +84,9 @@ SHARING = (
     ),
     Mutant(
         "sharing: a holder that stops hands over before its callbacks have ended",
-        "actors/actor_host.py",
-        "            await self._service.rest(self._drain_s)",
-        "            pass",
+        "actors/life.py",
+        "            await self._service.rest(self._drain_s)  # callers",
+        "            pass  # callers",
         tests=(T + "test_callbacks_in_flight_end_before_the_holder_hands_over_and_callers_do_not_notice",),
     ),
     Mutant(

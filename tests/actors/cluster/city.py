@@ -9,13 +9,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from tocsin import Actor, ActorHost
-from tocsin.actors.cluster.cluster import Cluster
-from tocsin.actors.scheduler.client import local
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.sharing.door import MayEnter
-from tocsin.actors.sharing.this_host import ThisHost
 from tocsin.errors import Fenced, OverloadedError, StoreLocked
 from tocsin.storage.api import Capabilities, Event, Lost, OrderedStore, Owned
 from tocsin.storage.combiner import ActorWrites
@@ -230,28 +227,19 @@ class House:
         self.provider = Quarter(city, name)
         self.host = ActorHost.open(
             self.provider, clock=city.clock, random=city.random, transport=city.network, secrets=[SECRET], share=False,
-            **{"origin": ORIGIN, **options},
+            peer_address=Street(city.streets, name, is_private), **{"origin": ORIGIN, **options},
         )  # fmt: skip
-        service = self.host._service
-        self.home = ThisHost(self.host.runtime, service, self.host._start_here, self.host._due_runs.run)
-        self.cluster = Cluster(
-            self.home, self.provider, Street(city.streets, name, is_private), city.clock, city.random, 1,
-            passes=service.passes, learn_clock=service.stored_clocks.learn,
-        )  # fmt: skip
-        service.elsewhere = self.cluster
+        assert self.host._cluster is not None
+        self.cluster = self.host._cluster
 
     async def start(self) -> None:
-        await self.cluster.listen()
         await self.host._start()
-        self.cluster.begin()
 
     async def stop(self) -> None:
-        await self.cluster.leave()
-        await self.cluster.end()
         await self.host.stop()
 
     def port(self, name: str) -> SchedulerPort:
-        return self.cluster.port(local.port(self.host._service, name))
+        return self.host.ports(name)
 
     def scheduler(self, name: str) -> Scheduler:
         return Scheduler(self.port(name))
