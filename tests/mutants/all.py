@@ -7,6 +7,7 @@ from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.clients import CLIENTS
 from tests.mutants.clocks import CLOCKS
+from tests.mutants.clusters import CLUSTERS
 from tests.mutants.dashboard import DASHBOARD
 from tests.mutants.feed import FEED
 from tests.mutants.health import HEALTH
@@ -45,6 +46,7 @@ MUTANTS = (
     *SHARING,
     *LABS,
     *CLOCKS,
+    *CLUSTERS,
     *BENCHMARKS,
     *PAGES,
     *WORK_PAGES,

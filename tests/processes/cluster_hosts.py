@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +23,22 @@ START_S: Final = 60.0
 END_S: Final = 30.0
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a host runs: at which address, and by which words `tocsin` is started there."""
+
+    address: str = "127.0.0.1"
+    command: Sequence[str] = COMMAND
+
+
 class HostProcess:
     """One `tocsin serve`, again and again on the same port. Its words are kept in a file."""
 
-    def __init__(self, folder: Path, number: int, settings: dict[str, str], command: Sequence[str] = COMMAND) -> None:
-        self.number, self.port = number, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+    def __init__(self, folder: Path, number: int, settings: dict[str, str], place: Place) -> None:
+        self.number, self.address, self.port = number, place.address, free_port()
+        self.url = f"http://{self.address}:{self.port}"
         self.log = folder / f"host-{number}.log"
-        self._command = [*command, "serve", "--port", str(self.port)]
+        self._command = [*place.command, "serve", "--host", self.address, "--port", str(self.port)]
         self._folder, self._settings = folder, settings
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -83,9 +92,9 @@ class HostProcess:
 
 @contextmanager
 def cluster(
-    folder: Path, store: str, origin: str, count: int = 3, command: Sequence[str] = COMMAND, **settings: str
+    folder: Path, store: str, origin: str, places: Sequence[Place], **settings: str
 ) -> Iterator[list[HostProcess]]:
-    """Hosts that are ready; killed at the end."""
+    """A host at each of these places, ready; killed at the end."""
     with ExitStack() as stack:
         given = {
             "TOCSIN_STORE": store,
@@ -94,7 +103,7 @@ def cluster(
             "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
             **settings,
         }
-        hosts = [HostProcess(folder, number, given, command) for number in range(count)]
+        hosts = [HostProcess(folder, number, given, place) for number, place in enumerate(places)]
         for host in hosts:
             stack.callback(host.kill)
             host.start()

@@ -17,6 +17,10 @@ NOTED_S: Final = 0.5
 """Shorter gaps are the ordinary lateness of a busy machine, and counted with no disruption."""
 
 
+EARLY_S: Final = 0.1
+"""Clocks of hosts are corrected by the store's to within so much."""
+
+
 @dataclass
 class Request:
     """One job that was asked for, until a host had answered 2xx."""
@@ -37,6 +41,11 @@ class Request:
     def due(self) -> float:
         return self.tries[-1][0] + self.delay_s
 
+    @property
+    def earliest(self) -> float:
+        """No host may send it before that: an earlier try may have been accepted without an answer."""
+        return self.tries[0][0] + self.delay_s
+
 
 @dataclass(frozen=True)
 class Delivery:
@@ -49,6 +58,8 @@ class Delivery:
     attempt: int
     epoch: int
     deadline: float
+    source: str
+    """The address that it came from."""
 
     @property
     def lease_end(self) -> float:
@@ -97,6 +108,8 @@ class Verdict:
         self._need(not twice, f"{len(twice)} requests became several jobs: {twice[:5]}")
         inside = [before.n for before, after in self._repeated() if after.at < before.lease_end]
         self._need(not inside, f"{len(inside)} jobs were delivered twice inside one lease: {inside[:5]}")
+        early = [request.n for request, first, _ in self._late() if first.at < request.earliest - EARLY_S]
+        self._need(not early, f"{len(early)} jobs came before they were due: {early[:5]}")
         for kind, bound in self.bounds.items():
             longest = max((gap for gaps in self.gaps(kind).values() for gap in gaps), default=0.0)
             self._need(longest < bound, f"{kind}: a gap of {longest:.2f} s, over {bound:g} s")

@@ -20,17 +20,18 @@ class Receiver:
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        source = writer.get_extra_info("peername")[0]
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode().split("\r\n")[1:]
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines) if value}
                 body = await reader.readexactly(int(headers["content-length"]))
-                writer.write(f"HTTP/1.1 {self._take(headers, body)} x\r\ncontent-length: 0\r\n\r\n".encode())
+                writer.write(f"HTTP/1.1 {self._take(headers, body, source)} x\r\ncontent-length: 0\r\n\r\n".encode())
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    def _take(self, headers: dict[str, str], body: bytes) -> int:
+    def _take(self, headers: dict[str, str], body: bytes, source: str) -> int:
         at = time.time()
         try:
             self._signer.verify(headers, body, now_s=at)
@@ -40,6 +41,7 @@ class Receiver:
         said = json.loads(body)
         entry = {
             "at": at,
+            "source": source,
             "job": headers["webhook-id"],
             "n": said["args"]["n"],
             "actor": said["instanceName"],

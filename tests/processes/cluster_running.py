@@ -12,15 +12,15 @@ from random import Random
 from typing import Final
 
 from tests.postgres import Postgres
-from tests.processes.cluster_hosts import HostProcess, cluster, idle
+from tests.processes.cluster_hosts import HostProcess, Place, cluster, idle
 from tests.processes.cluster_ledger import LEASE_MARGIN_S, Disruption, Verdict, deliveries_in
 from tests.processes.cluster_load import Load
 from tests.processes.round_robin import round_robin
-from tests.processes.server_process import receiver_process
+from tests.processes.server_process import python_module
 
-TIMEOUT_MS: Final = 20_000
+TIMEOUT_MS: Final = 12_000
 """The deadline of a callback, longer than any host is stopped: no attempt ends because its host was away."""
-SETTLE_S: Final = LEASE_MARGIN_S + TIMEOUT_MS / 1000 + 5
+SETTLE_S: Final = LEASE_MARGIN_S + TIMEOUT_MS / 1000 + 3
 """What would come twice has come by then, after the last callback."""
 END_S: Final = 120.0
 """Within this time all is delivered and settled, once the load has ended."""
@@ -59,14 +59,22 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, store: str, *, actors: int, seed: int = 1, count: int = 3) -> AsyncIterator[Running]:
-    """So many hosts of one store behind a balancer, and users who have not begun."""
+async def running(
+    folder: Path,
+    store: str,
+    *,
+    actors: int,
+    seed: int = 1,
+    places: Sequence[Place] = (Place(),) * 3,
+    receiver: str = "127.0.0.1",
+) -> AsyncIterator[Running]:
+    """Hosts of one store behind a balancer, a receiver at this address, and users who have not begun."""
     log = folder / "receiver.log"
     async with AsyncExitStack() as stack:
-        words = "127.0.0.1", "0", str(log)
-        origin = stack.enter_context(receiver_process("tests.processes.cluster_receiver", *words))
-        hosts = stack.enter_context(cluster(folder, store, origin, count))
-        port = await stack.enter_async_context(round_robin([host.port for host in hosts]))
+        words = receiver, "0", str(log)
+        _, came_at = stack.enter_context(python_module("tests.processes.cluster_receiver", *words))
+        hosts = stack.enter_context(cluster(folder, store, f"http://{receiver}:{came_at}", places))
+        port = await stack.enter_async_context(round_robin([(host.address, host.port) for host in hosts]))
         names = [f"actor-{number}" for number in range(actors)]
         yield Running(hosts, Load(lambda: port, names, Random(seed), TIMEOUT_MS), log)
 

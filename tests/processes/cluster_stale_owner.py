@@ -24,14 +24,16 @@ from tocsin.storage.ownership.engine import Held, HostRow, slot_of
 from tocsin.storage.postgres.engine import PostgresEngine
 from tocsin.storage.postgres.statements import statements
 
-PHASES: Final = ("before", "during", "at once", "after")
-"""`before`: a packet of the owner's own that comes a second time. `during`: the slot is being taken, and the write is
+PHASES: Final = ("before", "by another", "during", "at once", "after")
+"""`before`: a packet of the owner's own that comes a second time. `by another`: one that knows the slot's numbers, as
+after a failover to a store in which epochs were counted anew. `during`: the slot is being taken, and the write is
 seen to wait for that. `at once`: both set out together; whoever is first, the other one must notice."""
 LANES: Final = 4
 ROW_LOCK: Final = " FOR NO KEY UPDATE OF s"
 KEY: Final = b"n"
 WAITS_S: Final = 10.0
-WAITING: Final = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+WAITING: Final = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+"""Not from pg_stat_activity: a transaction sees the sessions there, to its end, as they were when it looked first."""
 
 
 @dataclass
@@ -109,6 +111,8 @@ class Lane:
                     case "before":
                         before = replace(self._held, seq=self._held.seq - 1)
                         await self._stale(phase, before)
+                    case "by another":
+                        await self._stale(phase, self._held, self._thief)
                     case "during":
                         await self._during(connection)
                     case "at once":

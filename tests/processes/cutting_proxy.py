@@ -128,8 +128,10 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 def _cut(writer: asyncio.StreamWriter) -> None:
     """Break a connection: the other side reads a reset, not an end."""
+    if writer.is_closing():
+        return
     taken = writer.get_extra_info("socket")
-    if taken is not None and taken.family != socket.AF_UNIX:
+    if taken.family != socket.AF_UNIX:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     writer.transport.abort()
 

@@ -11,14 +11,14 @@ from itertools import cycle
 class RoundRobin:
     """Passes bytes on in both directions."""
 
-    def __init__(self, ports: Sequence[int]) -> None:
-        self._next = cycle(ports)
+    def __init__(self, places: Sequence[tuple[str, int]]) -> None:
+        self._next = cycle(places)
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            back, forth = await asyncio.open_connection("127.0.0.1", next(self._next))
+            back, forth = await asyncio.open_connection(*next(self._next))
         except OSError:
             writer.close()  # as a balancer without health checks does
             return
@@ -45,9 +45,9 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 @asynccontextmanager
-async def round_robin(ports: Sequence[int]) -> AsyncIterator[int]:
+async def round_robin(places: Sequence[tuple[str, int]]) -> AsyncIterator[int]:
     """Yields its port."""
-    proxy = RoundRobin(ports)
+    proxy = RoundRobin(places)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, backlog=512)
     try:
         yield server.sockets[0].getsockname()[1]

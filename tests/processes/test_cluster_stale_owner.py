@@ -11,14 +11,14 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_no_write_of_a_stale_owner_comes_through(each_postgres: Postgres) -> None:
-    tries = await stale(each_postgres, 160)
+    tries = await stale(each_postgres, 200)
 
     assert not tries.through.total()
     assert tries.tried == dict.fromkeys(PHASES, 40)
 
 
 async def test_without_the_lock_of_the_row_some_come_through(each_postgres: Postgres) -> None:
-    control = await stale(each_postgres, 16, locked=False)
+    control = await stale(each_postgres, 20, locked=False)
 
     assert control.through["during"]
     assert not control.through["before"] + control.through["after"]
