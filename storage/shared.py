@@ -118,6 +118,12 @@ class SharedProvider(StoreProvider, Protocol):
         """Return where an actor is, from memory. `here` only while this host's lease is good for certain."""
         ...
 
+    @property
+    def lease_good(self) -> bool:
+        """Return whether this host's lease is good for certain. Without it `locate` says `here` of no actor, and
+        nothing is begun."""
+        ...
+
     async def relocated(self, name: str, since: Located, wait_s: float) -> Located:
         """Return where an actor is as soon as that is another place than `since`, or at the end of this time."""
         ...

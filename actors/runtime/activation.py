@@ -23,10 +23,11 @@ from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
 from tocsin.actors.runtime.done import once
 from tocsin.actors.runtime.events import Call, Event, OfRuntime, Once, fail, name_of
+from tocsin.actors.runtime.going import MayGo
 from tocsin.actors.runtime.ids import ActorId, never_given_before
 from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
-from tocsin.errors import ActorBrokenError, OverloadedError, StoreTooLarge, TocsinError, TurnError
+from tocsin.errors import ActorBrokenError, OverloadedError, StoreLocked, StoreTooLarge, TocsinError, TurnError
 from tocsin.storage.api import UNSET, Batch, OrderedStore, StoreProvider, Unset, check_batch
 
 log = logging.getLogger("tocsin.actors")
@@ -57,8 +58,10 @@ class Runtime(World, Protocol):
     def call(self, actor: ActorId, event: Event[A]) -> Awaitable[A]: ...
 
 
-class Activation:
+class Activation(MayGo):
     """One actor in memory: made by the host for the first event, dropped when idle or when a commit fails."""
+
+    host: Runtime
 
     def __init__(self, host: Runtime, actor_id: ActorId, factory: Callable[[ActorContext], Actor]) -> None:
         self.id = actor_id
@@ -102,7 +105,9 @@ class Activation:
     # ---- The waiting line ------------------------------------------------------------------------
 
     def post(self, event: Event[Any], reply: Reply, *, bounded: bool = True) -> None:
-        """Put an event in line. Raises OverloadedError if the line is full."""
+        """Put an event in line. OverloadedError if the line is full, StoreLocked if another host gets the actor."""
+        if self._leaves is not None:
+            raise self._leaves
         if bounded and len(self._line) >= self.host.mailbox_limit:
             raise OverloadedError(
                 f"{len(self._line)} requests wait for this actor, the limit is {self.host.mailbox_limit}: "
@@ -270,15 +275,15 @@ class Activation:
         self._store.commit(batch).add_done_callback(partial(self._committed, self._sealed))
 
     def _committed(self, batch: int, done: asyncio.Future[None]) -> None:
-        if done.cancelled():
-            self.break_(ActorBrokenError(f"{self.id}: a commit was cancelled"))
-            return
-        error = done.exception()
-        if error is not None:
+        cancelled = done.cancelled()
+        error = ActorBrokenError(f"{self.id}: a commit was cancelled") if cancelled else done.exception()
+        if self._undecided:
+            self._decided(batch, error)
+        elif error is not None:
             self.break_(error)
-            return
-        self._durable = batch
-        self._tell_durable()
+        else:
+            self._durable = batch
+            self._tell_durable()
 
     def _tell_durable(self) -> None:
         """Answer the turns whose batches are durable, in order, and read their rows from the store from now on."""
@@ -291,13 +296,6 @@ class Activation:
         layer.batch = self._sealed
         self.storage.sealed.append(layer)
         self._tell_durable()
-
-    async def wait_durable(self) -> None:
-        """Wait until everything sealed so far is durable."""
-        if self._sealed != self._durable:
-            reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._tell_in_order(Layer(answers=[(reply, None)]))
-            await reply
 
     def _abandon(self, me: asyncio.Task[Any] | None) -> None:
         """Drop the actor object, whose attributes may tell of what was not written, and the layer of a failed turn. A
@@ -329,7 +327,8 @@ class Activation:
                     fail(place[1], self.broken)
                 else:
                     self.host.deliver(self.id, *place)
-            self.host.alarms.set(self.id, self.host.clock.now_ms())  # what is stored decides when to ring
+            if not isinstance(error, StoreLocked):  # which no store raises but one whose actor is with another host
+                self.host.alarms.set(self.id, self.host.clock.now_ms())  # what is stored decides when to ring
             if self._store is not None:
                 self.host.start_soon(self._store.close())
         return self.broken
@@ -375,6 +374,8 @@ class Activation:
 
     async def retake_turn(self, actor: Actor | None) -> None:
         self._outside -= 1
+        if self._undecided:
+            raise ActorBrokenError(f"{self.id} went to another host while this was outside of its turn")
         if self.broken is not None:
             raise self.broken
         if self._worker is not None:

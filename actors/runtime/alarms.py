@@ -17,7 +17,7 @@ from random import Random
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.runtime.loop_lag import MOST_TIMERS, WORTH_S, LoopLag
-from tocsin.errors import TocsinError
+from tocsin.errors import StoreLocked, TocsinError
 
 log = logging.getLogger("tocsin.actors")
 
@@ -39,7 +39,10 @@ class Failure:
 
 
 class AlarmHeap:
-    """Rings due actors, one ring per actor at a time. The future that `ring` returns ends with its ring."""
+    """Rings due actors, one ring per actor at a time. The future that `ring` returns ends with its ring.
+
+    While `held()`, if there is such, nothing rings: it is asked again at each look.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class AlarmHeap:
         ring: Callable[[ActorId], asyncio.Future[None]],
         backoff_max_ms: Callable[[ActorId], int],
         stepped_back: Callable[[], None] = lambda: None,
+        held: Callable[[], bool] | None = None,
     ) -> None:
         self._clock, self._random = clock, random
         self._ring, self._backoff_max_ms = ring, backoff_max_ms
@@ -65,6 +69,7 @@ class AlarmHeap:
         self.lag = LoopLag(clock.monotonic)
         self._running = False
         self._stepped_back = stepped_back
+        self._held = held
         self._seen = (0, 0.0)  # wall and monotonic time at the last look
 
     def start(self) -> None:
@@ -145,6 +150,9 @@ class AlarmHeap:
     def _tick(self) -> None:
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
         self._watch_clock(now, monotonic)
+        if self._held is not None and self._held():
+            self._arm(now + self._look_again_ms, now)
+            return
         if self.failing:
             self._recall_failed(now)
         to_ring: list[tuple[ActorId, int]] = []
@@ -204,6 +212,8 @@ class AlarmHeap:
         error = answer.exception()
         if error is None:
             self.failing.pop(actor, None)
+        elif isinstance(error, StoreLocked):
+            self.failing.pop(actor, None)  # it is with another host, which rings it
         elif self._running:
             # At least once: whatever went wrong, the alarm rings again.
             self._failed(actor, error, due)

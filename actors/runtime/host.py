@@ -19,6 +19,7 @@ from tocsin.actors.runtime.actor import Actor, ActorContext
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.runtime.doubts import Doubts
+from tocsin.actors.runtime.elsewhere import Elsewhere
 from tocsin.actors.runtime.events import Event, Ring, fail
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import (
@@ -31,6 +32,7 @@ from tocsin.errors import (
     TocsinError,
 )
 from tocsin.storage.api import Lost, Owned, StoreProvider
+from tocsin.storage.shared import shared_of
 from tocsin.storage.tasks import begin_soon, task_maker, until_forked
 
 NOT_OPEN = "the host is not open: enter it with `async with host:`, or give your app `lifespan=host.lifespan`"
@@ -79,9 +81,13 @@ class Host:
         self.random: Random = random or SystemRandom()
         self.mailbox_limit = mailbox_limit
         self.idle_after_s = idle_after_s
-        self.alarms = AlarmHeap(self.clock, self.random, self._ring, self._backoff_max_ms, self._clock_stepped_back)
         self._kinds = dict(kinds)
         self._activations: dict[ActorId, Activation] = {}
+        self._elsewhere = Elsewhere(shared_of(provider), self._activations, self.start_soon, self._gone)
+        held = self._elsewhere.unsure if self._elsewhere.shared is not None else None
+        self.alarms = AlarmHeap(
+            self.clock, self.random, self._ring, self._backoff_max_ms, self._clock_stepped_back, held
+        )
         self.tasks: set[asyncio.Task[Any]] = set()
         """Tasks that run on this host; they are ended before the store is closed."""
         self._loops: list[asyncio.Task[None]] = []
@@ -243,6 +249,8 @@ class Host:
                 raise HostClosedError("this process was told to stop while another one had the store", toldToStop=True)
             if not self._open or self._closing:
                 raise HostClosedError("the host is stopping" if self._open else NOT_OPEN)
+            if self._elsewhere.shared is not None:
+                self._elsewhere.check(actor)
             self._activation(actor).post(event, reply)
         except TocsinError as refusal:
             fail(reply, refusal)
@@ -269,10 +277,13 @@ class Host:
 
     def deliver(self, actor: ActorId, event: Event[Any], reply: asyncio.Future[Any]) -> None:
         """Put an event in line, also over the mailbox limit."""
-        if self._open:
-            self._activation(actor).post(event, reply, bounded=False)
-        else:
+        if not self._open:
             fail(reply, HostClosedError("the host is stopped"))
+            return
+        try:
+            self._activation(actor).post(event, reply, bounded=False)
+        except StoreLocked as refusal:
+            fail(reply, refusal)
 
     def _activation(self, actor: ActorId) -> Activation:
         activation = self._activations.get(actor)
@@ -317,7 +328,9 @@ class Host:
                         if not event.more:
                             self._heard.set()
                     elif isinstance(event, Lost):
-                        self._lost(event)
+                        self._elsewhere.lost(event, self.alarms)
+                    else:
+                        self._elsewhere.leave(event, self.alarms)
                 return
             except StoreError as error:
                 self._events_lost = True
@@ -333,12 +346,18 @@ class Host:
         for name, wake_at in event.actors:
             actor = ActorId.parse(name)
             if actor.kind in self._kinds:
-                self.alarms.set(actor, wake_at)
+                known = self.alarms.due.get(actor)
+                # What was read may be older than what a turn has set since; one ring too early does no harm.
+                self.alarms.set(actor, wake_at if known is None or wake_at is None else min(known, wake_at))
                 if wake_at is not None and wake_at > now:
                     doubted.append(actor)
             elif wake_at is not None:
                 log.warning("%s has an alarm, but this host has no actors of that kind", actor)
         self._doubts.add(doubted)
+
+    def _gone(self, covers: Callable[[str], bool], error: StoreError) -> None:
+        if self.on_gone is not None:
+            self.on_gone(covers, error)
 
     def _clock_stepped_back(self) -> None:
         self._doubts.add(self.alarms.later_than(self.clock.now_ms()))
@@ -346,16 +365,6 @@ class Host:
     def _doubt_of(self, actor: ActorId) -> Callable[[ActorId], Awaitable[None]] | None:
         kind = self._kinds.get(actor.kind)
         return kind.doubt_alarm if kind else None
-
-    def _lost(self, event: Lost) -> None:
-        for actor in [actor for actor in self.alarms.due if event.covers(str(actor))]:
-            self.alarms.set(actor, None)
-            self.alarms.worked(actor)  # its new owner reports its failures
-        for actor, activation in list(self._activations.items()):
-            if event.covers(str(actor)):
-                activation.break_(StoreError(f"{actor}: ownership lost: {event.reason}"))
-        if self.on_gone is not None:
-            self.on_gone(event.covers, StoreLocked(f"another host has this now: {event.reason}"))
 
     # ---- Eviction --------------------------------------------------------------------------------
 

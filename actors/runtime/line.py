@@ -45,6 +45,13 @@ class Line(list[Place]):
             del self[: len(group) - 1]
         return group
 
+    def take_events(self) -> list[Sent]:
+        """Take all events; handlers that come back stay."""
+        events = [place for place in self if not isinstance(place, asyncio.Future)]
+        self[:] = [place for place in self if isinstance(place, asyncio.Future)]
+        self._alone = 0
+        return events
+
     def put_back(self, group: Sequence[Sent], *, alone: bool) -> None:
         """Put events that were taken last back in front; with `alone` each of them gets a turn of its own."""
         self[:0] = group

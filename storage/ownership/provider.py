@@ -119,7 +119,6 @@ class OwnedProvider:
 
     @property
     def lease_good(self) -> bool:
-        """Return whether this host's lease is good for certain. Without it `locate` says `here` of no actor."""
         return self._started and self._membership.sure
 
     @property
@@ -297,8 +296,10 @@ class OwnedProvider:
         if not self._started:
             raise StoreClosed("the store is not open")
         tenure = self.slots.held.get(slot_of(name))
-        if tenure is not None and not tenure.leaving and self._membership.sure:
-            return tenure
+        if tenure is not None and not tenure.leaving:
+            if self._membership.sure:
+                return tenure
+            raise StoreUnavailable(f"{name}: {self.trouble or self.place}")
         found = self._where.locate(name)
         if found.host is not None:
             raise StoreLocked(f"{name} is with host {found.host}")
