@@ -36,16 +36,31 @@ def _opened(store: AnyStore) -> StoreProvider:
 
 
 def open_provider(url: str) -> StoreProvider:
-    """Open `sqlite:///relative.db`, `sqlite:////absolute/path.db` or `memory:`; SettingsError for anything else."""
+    """Open `sqlite:///relative.db`, `sqlite:////absolute/path.db`, `postgresql://user@server/database` or `memory:`;
+    SettingsError for anything else."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and not rest.strip("/"):
         return MemoryProvider()
     if scheme == "sqlite" and rest.startswith("///") and rest[3:] and not rest.endswith("/"):
         return SQLiteProvider(rest[3:])
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(url)
     raise SettingsError(
-        f"the store {_shown(url)} is not known{_meant(url)}: use sqlite:///file.db (relative), "
-        "sqlite:////path/file.db (absolute) or memory: (forgets everything at the end)"
+        f"the store {_shown(url)} is not known{_meant(url)}: use sqlite:///file.db (relative), sqlite:////path/file.db "
+        "(absolute), postgresql://user@server/database or memory: (forgets everything at the end)"
     )
+
+
+def _open_postgres(url: str) -> StoreProvider:
+    """Open a store in PostgreSQL. What it needs is imported here: only who has such a store has the driver."""
+    try:
+        from tocsin.storage.ownership.provider import OwnedProvider
+        from tocsin.storage.postgres.engine import PostgresEngine
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise SettingsError("a store in PostgreSQL needs its driver: pip install 'tocsin[postgres]'") from None
+    return OwnedProvider(PostgresEngine(url))
 
 
 def _shown(url: str) -> str:
@@ -56,6 +71,8 @@ def _shown(url: str) -> str:
 def _meant(url: str) -> str:
     """Return, as a question, the store that is meant by a path without the scheme, or with too few slashes."""
     scheme, colon, rest = url.partition(":")
+    if scheme.startswith(("postgresql+", "postgres+")):
+        return f" (do you mean postgresql:, without {scheme.partition('+')[2][:20]!r}?)"
     path = rest if scheme == "sqlite" else "" if colon else url
     name = path.lstrip("/")
     if not name or path.endswith("/") or {*path} & {*"@?"}:

@@ -95,6 +95,10 @@ async def check_server(connection: Connection, place: str) -> None:
         )
 
 
+class ClosedMeanwhile(Exception):
+    """The connections were closed while a statement was under way: it may or may not have been done."""
+
+
 class Connections:
     """A pool. Each use of it runs to its end, also when its caller is cancelled: no statement is left halfway."""
 
@@ -117,14 +121,23 @@ class Connections:
             use.cancel()
         if pool is not None:
             pool.terminate()
+            if self._uses:
+                await asyncio.wait(self._uses)
             await pool.close()
 
     async def fetch(self, sql: str, *given: Any) -> list[asyncpg.Record]:
-        """Run one statement. StoreError where there is no connection; else what the driver raises."""
+        """Run one statement. StoreError where there is no connection; else what the driver raises, or
+        ClosedMeanwhile."""
         task = begin_soon(self._fetch(sql, given))
         self._uses.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and not (caller and caller.cancelling()):
+                raise ClosedMeanwhile("the store was closed") from None
+            raise
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._uses.discard(task)

@@ -9,13 +9,13 @@ from random import Random, SystemRandom
 from typing import Any, Final
 from uuid import UUID
 
-from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.errors import StoreClosed, StoreError, StoreUnavailable
 from tocsin.storage.api import MAX_KEY, MAX_VALUE, Range, Row
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.ownership.engine import Beat, Held, HostRow, HostState, Mail, MailBacklog, SlotRow, Unsettled
 from tocsin.storage.postgres.address import read_url
 from tocsin.storage.postgres.commit import Numbers, parameters
-from tocsin.storage.postgres.connections import STATEMENT_S, Connections, check_server, connect
+from tocsin.storage.postgres.connections import STATEMENT_S, ClosedMeanwhile, Connections, check_server, connect
 from tocsin.storage.postgres.errors import AGAIN, DUPLICATE, FAILURES, code_of, leaves_nothing, translate
 from tocsin.storage.postgres.migrate import ensure_layout
 from tocsin.storage.postgres.session import Session, channel_of
@@ -96,6 +96,8 @@ class PostgresEngine:
             given = parameters(UUID(owner), held, writes, numbers)
             try:
                 rows = await self._writers.fetch(self._sql.commit, *given)
+            except ClosedMeanwhile as error:
+                raise Unsettled(str(error)) from error
             except FAILURES as error:
                 if not leaves_nothing(error):
                     raise Unsettled(str(translate(error, self.place))) from error
@@ -279,6 +281,8 @@ class PostgresEngine:
             attempt += 1
             try:
                 return await connections.fetch(sql, *given)
+            except ClosedMeanwhile as error:
+                raise StoreClosed(str(error)) from None
             except FAILURES as error:
                 if attempt >= ATTEMPTS or code_of(error) not in AGAIN:
                     raise translate(error, self.place) from error

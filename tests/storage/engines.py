@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
+from tests.postgres import Postgres
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.conformance import Place
 from tocsin.storage.disk_engine import DiskEngine
@@ -15,6 +17,7 @@ from tocsin.storage.residency.opening import named_stores
 from tocsin.storage.residency.rules import Rules
 from tocsin.storage.shared_disk import SharedDisk
 from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.urls import open_provider
 
 
 def memory(folder: Path) -> Place:
@@ -38,6 +41,12 @@ def named(folder: Path) -> Place:
 def shared(folder: Path) -> Place:
     disk = SharedDisk()
     return lambda: OwnedProvider(DiskEngine(disk), durable=False)
+
+
+def postgres_store(server: Postgres) -> Place:
+    """A store in a schema of its own: quicker than a database of its own."""
+    url = f"{server.url('postgres')}&schema=s{uuid4().hex[:12]}"
+    return lambda: open_provider(url)
 
 
 ENGINES: list[Callable[[Path], Place]] = [memory, sqlite, named, shared]

@@ -14,12 +14,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.storage.engines import ENGINES
+from tests.postgres import Postgres
+from tests.storage.engines import ENGINES, postgres_store
 from tocsin.storage.api import UNSET, Batch, OrderedStore, Row, Unset
 from tocsin.storage.conformance import Place
 
 T = TypeVar("T")
 QUICK = settings(max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(QUICK, max_examples=2)
 NAMES = st.sampled_from(["a", "b", "é"])
 KEYS = st.binary(min_size=1, max_size=3) | st.sampled_from([b"a", b"b", b"\xff", b"a\x00"])
 CHANGES = st.dictionaries(KEYS, st.none() | st.binary(max_size=20), max_size=12)
@@ -121,3 +123,9 @@ def test_the_store_is_a_dict_that_is_sorted(engine: Callable[[Path], Place]) -> 
     machine = type("Machine", (Model,), {"engine": staticmethod(engine)})
 
     run_state_machine_as_test(machine, settings=QUICK)
+
+
+def test_so_is_a_store_in_postgresql(postgres: Postgres) -> None:
+    machine = type("Machine", (Model,), {"engine": staticmethod(lambda folder: postgres_store(postgres))})
+
+    run_state_machine_as_test(machine, settings=FEW)

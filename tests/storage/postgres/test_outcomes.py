@@ -14,7 +14,7 @@ import pytest
 from tests.postgres import Postgres
 from tests.storage.postgres.cutting import way_to
 from tests.storage.shared_places import ONE, TWO, later, opened, taken, writes
-from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.errors import StoreClosed, StoreError, StoreUnavailable
 from tocsin.storage.ownership.engine import Held, Unsettled, slot_of
 from tocsin.storage.postgres.connections import STATEMENT_S
 from tocsin.storage.postgres.engine import PostgresEngine
@@ -223,3 +223,17 @@ async def test_a_store_that_is_not_reached_is_named_without_its_password() -> No
         await engine.open()
 
     assert "geheim" not in str(refused.value) and isinstance(refused.value, StoreError)
+
+
+async def test_what_is_under_way_when_the_store_is_closed_ends_with_an_error(postgres: Postgres, schema: str) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        reads = [asyncio.ensure_future(engine.scan_many("a", [(b"", b"\xff", 9)], 9, False)) for _ in range(20)]
+        await asyncio.sleep(0)
+
+        await asyncio.gather(engine.close(), engine.close())
+
+        await asyncio.wait(reads)
+        assert {type(read.exception()) for read in reads} == {StoreClosed}
+        with pytest.raises(StoreClosed):
+            await engine.get("a", [b"k"])
