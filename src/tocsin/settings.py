@@ -36,6 +36,7 @@ class Settings:
     store: str = "sqlite:///tocsin.db"
     stores: Mapping[str, str] = field(default_factory=dict)
     residency: Mapping[str, str] = field(default_factory=dict)
+    peer_address: str | None = None
     host: str = "127.0.0.1"
     port: int = 8321
     origin_url: str | None = None

@@ -38,6 +38,17 @@ def _residency(value: object, label: str) -> Mapping[str, str]:
     return _table(value, label, "eu-*=eu us-*=us")
 
 
+def _peer_address(value: object, label: str) -> str:
+    from tocsin.actors.cluster.network import TcpNetwork
+
+    address = as_text(value, label)
+    try:
+        TcpNetwork(address)
+    except SettingsError as error:
+        raise SettingsError(f"{label}: {error.message}") from None
+    return address
+
+
 def _table(value: object, label: str, example: str) -> dict[str, str]:
     if isinstance(value, str):
         pairs = [part.partition("=") for part in value.split()]
@@ -165,6 +176,7 @@ PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "store": _store,
     "stores": _stores,
     "residency": _residency,
+    "peer_address": _peer_address,
     "host": as_text,
     "port": _whole(0, 65_535, 8321),
     "origin_url": _origin,

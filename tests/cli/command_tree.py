@@ -25,6 +25,10 @@ LOCAL = {
     "completion",
     "next",
     "move",
+    "migrate",
+    "cluster status",
+    "cluster drain",
+    "cluster release",
 }
 """Those that talk to no server, or wait for one."""
 

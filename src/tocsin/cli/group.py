@@ -14,6 +14,7 @@ from tocsin.cli.catalog import catalog
 from tocsin.cli.changes import cancel_all, complete, extend, reschedule
 from tocsin.cli.check import check
 from tocsin.cli.clock import clock
+from tocsin.cli.cluster import cluster
 from tocsin.cli.completion import completion
 from tocsin.cli.config import config
 from tocsin.cli.dead import dead
@@ -24,6 +25,7 @@ from tocsin.cli.importing import importing
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
+from tocsin.cli.migrate import migrate
 from tocsin.cli.move import move
 from tocsin.cli.pools import pools
 from tocsin.cli.queues import claim, pending, queues, result
@@ -117,7 +119,7 @@ COMMANDS = (
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
     *(top, status, activity, health, queues, pools, workers, instances, clock, catalog, audit, undo),
-    *(check, backup, export, move),
+    *(check, backup, export, move, migrate, cluster),
     *(keys, config, completion),
 )
 """The commands, in the order in which they are shown."""

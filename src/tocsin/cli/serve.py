@@ -34,6 +34,7 @@ def setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
 @setting("--store", "Where jobs live (default: sqlite:///tocsin.db).", metavar="URL")
 @setting("--stores", "Several stores by name, instead of one.", metavar="NAME=URL ...")
 @setting("--residency", "The store of instances by pattern, like eu-*=eu.", metavar="PATTERN=NAME ...")
+@setting("--peer-address", "Where other hosts of a shared store reach this one.", metavar="HOST:PORT")
 @setting("--host", "Address to listen on (default: 127.0.0.1).", metavar="ADDRESS")
 @setting("--port", "Port to listen on (default: 8321; 0: any free one).", metavar="PORT")
 @setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")

@@ -99,6 +99,7 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
         settings.all_stores,
         residency=settings.residency,
         share=False,  # other processes reach it over HTTP
+        peer_address=settings.peer_address,
         origin=settings.origin_url,
         callback_path=settings.callback_path,
         secrets=reload.secrets,

@@ -50,6 +50,22 @@ def _clock(state: Mapping[str, Any] | None) -> str | None:
     return f"{shown_instant(state['now'])}, {moves}" + (f": {waits}" if waits else "")
 
 
+def _hosts(cluster: Mapping[str, Any] | None) -> list[tuple[str, str | None]]:
+    """Say which hosts the store has, and which of them has this instance."""
+    if cluster is None:
+        return []
+    hosts = [
+        f"{one['name']}: {one['slots']:,} slots"
+        + ("" if one["state"] == "up" else f", {one['state']}")
+        + (", has this instance" if one["host"] == cluster.get("owner") else "")
+        for one in cluster["hosts"]
+    ]
+    if cluster.get("unowned"):
+        hosts.append(f"nobody: {cluster['unowned']:,} slots")
+    mail = f"{cluster['mail']:,} calls, the first for {span(cluster['oldestMailMs'])}" if cluster.get("mail") else None
+    return [("hosts", "\n".join(hosts)), ("mail", mail)]
+
+
 def _print(instance: str, answer: Mapping[str, Any]) -> None:
     lanes = answer.get("lanes") or {}
     late = answer.get("oldestDueMs")
@@ -63,6 +79,7 @@ def _print(instance: str, answer: Mapping[str, Any]) -> None:
         ("in flight", f"{answer['inFlight']:,}"),
         ("dead", f"{answer['dead']:,}"),
         ("lanes", f"{lanes['inFlight']} of {lanes['limit']} in use" if lanes else None),
+        *_hosts(answer.get("cluster")),
     )
     if answer.get("pools"):
         put()
