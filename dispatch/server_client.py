@@ -26,7 +26,7 @@ from tocsin.dispatch.surrogates import UNPAIRED, where
 from tocsin.dispatch.target import check_url
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, Transport, TransportError
 from tocsin.dispatch.words import reworded
-from tocsin.errors import InvalidInputError, SettingsError, TocsinError, UnreachableError
+from tocsin.errors import InvalidInputError, NotAnsweredYetError, SettingsError, TocsinError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
@@ -196,6 +196,11 @@ class ServerClient:
 
     def _read(self, answer: Answer, kind: type[T]) -> T:
         """Return the answer as a `kind`, or raise what it stands for."""
+        if answer.status == NotAnsweredYetError.status:
+            raise NotAnsweredYetError(
+                f"{self._base} has accepted it, and it will be done: it has not been answered in time",
+                **{name: value for name, value in (json_object(answer) or {}).items() if name in ("id", "ids")},
+            )
         if succeeded(answer):
             try:
                 return msgspec.json.decode(answer.body, type=kind)

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any, Final
 
 from tocsin.actors.cluster.network import Network
-from tocsin.actors.cluster.peers import Peers
+from tocsin.actors.cluster.peers import AGAIN_S, Peers
 from tocsin.actors.cluster.post import Post
-from tocsin.actors.cluster.routes import BY_MAIL, is_elsewhere, subject
+from tocsin.actors.cluster.routes import BY_MAIL, RATHER_FROM_STORE, is_elsewhere, subject
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.done import operation_id
 from tocsin.actors.scheduler.model.asked_by import AskedBy
@@ -75,7 +75,9 @@ class ClusterCaller(Caller):
         if actor is None:
             return None
         by_mail = trip.operation.name in BY_MAIL
-        until = min(trip.until, self._clock.monotonic() + LOOK_S) if by_mail else trip.until
+        until = trip.until
+        if by_mail or trip.operation.name in RATHER_FROM_STORE:  # there is something else to be done
+            until = min(until, self._clock.monotonic() + LOOK_S)
         while True:
             if self._closed is not None:
                 raise HostClosedError(self._closed)
@@ -86,11 +88,12 @@ class ClusterCaller(Caller):
                 if (link := await self._link(place)) is not None:
                     return link
             left = until - self._clock.monotonic()
-            if by_mail and (left <= 0 or place.host is not None):
-                return Post(self._provider.mailbox, actor, trip.op or self._new_id())
-            if left <= 0:
+            is_apart = not (place.here or place.host is None or self.peers.may_reach(place.url))
+            if left <= 0 or is_apart:
+                if by_mail:
+                    return Post(self._provider.mailbox, actor, trip.op or self._new_id())
                 raise self._not_reached(actor, place)
-            await self._provider.relocated(actor, place, left if place.host is None else min(left, LOOK_S))
+            await self._provider.relocated(actor, place, left if place.host is None else min(left, AGAIN_S))
 
     async def _link(self, place: Located) -> Way | None:
         if place.host is None or place.url is None:

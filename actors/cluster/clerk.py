@@ -17,7 +17,7 @@ from tocsin.actors.sharing.caller import Home
 from tocsin.actors.sharing.operations import OPERATIONS, Again, Asked, Operation, asked_decoder
 from tocsin.actors.sharing.remote_port import submit_again
 from tocsin.dispatch.words import SPEAKS_JSON
-from tocsin.errors import HostClosedError, InvalidInputError, OverloadedError, StoreError, StoreUnavailable
+from tocsin.errors import HostClosedError, InvalidInputError, OverloadedError, StoreError, StoreFull, StoreUnavailable
 from tocsin.storage.shared import Arrived, Mailbox
 
 log = logging.getLogger("tocsin.cluster")
@@ -120,7 +120,7 @@ class Clerk:
         except (OverloadedError, HostClosedError, StoreUnavailable) as error:
             raise NotNow(str(error)) from error
         except Exception as error:  # whatever it is, whoever sent it gets it as the answer
-            if is_elsewhere(error):
+            if is_elsewhere(error) or (isinstance(error, StoreFull) and not arrived.sender):
                 raise NotNow(str(error)) from error
             answer = failure_of(error, operation.name)
         finally:

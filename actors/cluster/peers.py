@@ -53,6 +53,10 @@ class Peers:
         """The links that are open."""
         return list(self._links.values())
 
+    def may_reach(self, url: str | None) -> bool:
+        """Return whether a host at this address can be reached from here at all."""
+        return url is not None and self._network.may_reach(url)
+
     async def link(self, host: str, url: str) -> PeerLink | None:
         """Return the link to a host; None if it is not reached at present."""
         if (link := self._links.get(host)) is not None and not link.ended.is_set():

@@ -20,11 +20,14 @@ from tocsin.actors.http.operations import ADMIN, OPERATE, Operation
 from tocsin.actors.http.request import SCHEDULING, Call
 from tocsin.actors.http.responses import Reply, allowing, answer, unheard
 from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.client.source import SOURCE, Source
 from tocsin.dispatch.words import SPEAKS_JSON
 
 log = logging.getLogger("tocsin.http")
 
 DEFAULT_INSTANCE: Final = "default"
+FROM_STORE: Final = {"tocsin-source": "store"}
+"""The header of a read that a host answered from the store: another one has the scheduler in memory."""
 OPERATING: Final = OPERATE | ADMIN
 """Scopes of the actions that the audit log may note."""
 
@@ -106,5 +109,14 @@ class OperationEndpoint(Endpoint):
         initiator = visit.caller.identity if operation.action in SCHEDULING else ("", "")
         call = Call(request, port, self._gate, self._crowd, visit, operation.action, initiator)
         if operation.method == "GET":  # reads only: what a caller has left is read no further
-            return answer(await call.while_connected(operation.run(call)))
+            return await self._read(call, operation)
         return answer(await operation.run(call))
+
+    async def _read(self, call: Call, operation: Operation) -> Reply:
+        """Answer a read, and say if that was from the store, by a host that has not got the scheduler."""
+        token = SOURCE.set(source := Source())
+        try:
+            found = await call.while_connected(operation.run(call))
+        finally:
+            SOURCE.reset(token)
+        return answer(found, headers=FROM_STORE if source.from_store else None)

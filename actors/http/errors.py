@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from math import ceil
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -80,7 +81,9 @@ def headers_of(error: TocsinError, request: Incoming) -> dict[str, str]:
     """Return the headers that tell a caller, whatever it is, what to do about an error."""
     more = {}
     if error.status in RETRY_AFTER_S:
-        more["retry-after"] = str(RETRY_AFTER_S[error.status])
+        told = error.details.get("retryAfterMs")
+        seconds = ceil(told / 1000) if isinstance(told, int) and error.status == 503 else 0
+        more["retry-after"] = str(max(seconds, RETRY_AFTER_S[error.status]))
     if isinstance(error, UNREAD) and request.scope.get("http_version", "1.1").startswith("1"):
         more["connection"] = "close"
     return more

@@ -17,8 +17,8 @@ from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
-from tocsin.actors.http.operations import ADMIN, OPERATIONS, READ, About
-from tocsin.actors.http.parameters import BY_PATH, IMPORTED, INSTANCE, KEY, PAGED, UNSEALED, Parameter
+from tocsin.actors.http.operations import ADMIN, OPERATIONS, READ, About, Operation
+from tocsin.actors.http.parameters import BY_PATH, FRESH, IMPORTED, INSTANCE, KEY, PAGED, UNSEALED, Parameter
 from tocsin.actors.http.response_models import Alive, Ready, Stays, WsToken
 from tocsin.actors.http.responses import Reply, answer
 from tocsin.actors.http.shapes import Schema
@@ -165,11 +165,13 @@ def _operation(
     place: str, path: str, method: str, scopes: frozenset[str], about: About, answers: dict[str, Schema]
 ) -> dict[str, Any]:
     example = EXAMPLES[about.name]
+    is_read = method == "GET" and isinstance(about, Operation)
     parameters = [
         *((INSTANCE,) if place == BY_NAME else ()),
         *(parameter for part, parameter in BY_PATH.items() if part in path),
         *about.query,
         *((KEY,) if about.keyed else ()),
+        *((FRESH,) if is_read else ()),
     ]
     one: dict[str, Any] = {
         "operationId": about.name if place == ROOT else f"{about.name}_in_instance",
@@ -192,7 +194,35 @@ def _operation(
     if about.streams != "answer" and about.answer is not None:
         content = _json({"schema": _ref(about.answer), "examples": {about.name: {"value": example.answer}}})
     one["responses"] = {"200": {"description": said, "content": content}, **_refusals(refusals, answers)}
+    if is_read:
+        one["responses"]["200"]["headers"] = _SOURCE
+    elif isinstance(about, Operation) and about.name not in AT_ONCE:
+        one["responses"]["202"] = _ACCEPTED
     return one
+
+
+AT_ONCE: Final = frozenset({"claim", "announce"})
+"""Requests that nobody could do later."""
+_ACCEPTED: Final[Schema] = {
+    "description": (
+        "Kept in the store, and done once as soon as a host has the scheduler: only where several hosts share a store. "
+        "`id` is that of the job, or of the call. Sent again with its Idempotency-Key, it gets the final answer."
+    ),
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["accepted"],
+                "properties": {
+                    "accepted": {"const": True},
+                    "id": {"type": "string"},
+                    "ids": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+            "examples": {"accepted": {"value": {"id": "invoice-42", "accepted": True}}},
+        }
+    },
+}
 
 
 _LINES: Final[Schema] = {MEDIA: {"schema": {"type": "string", "description": "A manifest, the rows, a checksum."}}}
@@ -253,6 +283,12 @@ def _header(said: str, schema: Schema) -> Schema:
     return {"description": said, "required": True, "schema": schema}
 
 
+_SOURCE: Final = {
+    "tocsin-source": {
+        "description": "`store` if a host answered from the store that has not got the scheduler itself.",
+        "schema": {"const": "store"},
+    }
+}
 _RETRY_AFTER: Final = {"Retry-After": _header("Seconds to wait.", {"type": "integer", "minimum": 1})}
 _HEADERS: Final[dict[int, Schema]] = {
     401: {"WWW-Authenticate": _header("How to authenticate.", {"type": "string"})},

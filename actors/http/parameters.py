@@ -32,6 +32,12 @@ def names(parameters: tuple[Parameter, ...]) -> tuple[str, ...]:
     return tuple(one.name for one in parameters)
 
 
+FRESH: Final = Parameter(
+    "fresh",
+    shapes.FLAG,
+    "True: have the host answer that has the scheduler, where several share a store.",
+    example=False,
+)
 JOB: Final = Parameter("id", shapes.JOB_ID, "The job.", needed=True, example="invoice-42")
 CURSOR: Final = Parameter("cursor", shapes.TEXT, "From the page before; it belongs to one list and its filters.")
 LIMIT: Final = Parameter("limit", shapes.PAGE_LIMIT, "How many at most.", example=10)

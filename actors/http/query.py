@@ -6,10 +6,13 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from tocsin.actors.http.incoming import Incoming
+from tocsin.actors.scheduler.client.source import SOURCE
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.errors import InvalidInputError
 
 MOST_FIELDS: Final = 32
+FRESH: Final = "fresh"
+"""Of every read: the host that has the scheduler is to answer."""
 
 
 class Query:
@@ -17,6 +20,9 @@ class Query:
 
     def __init__(self, request: Incoming, known: tuple[str, ...]) -> None:
         self._values: dict[str, str] = {}
+        source = SOURCE.get()  # None for what no host could answer from the store
+        if source is not None:
+            known = (*known, FRESH)
         for name, value in _pairs(request):
             if name not in known:
                 choice = f"this route takes {', '.join(known)}" if known else "this route takes none"
@@ -24,6 +30,8 @@ class Query:
             if name in self._values:
                 raise InvalidInputError(f"query parameter {name} is given more than once")
             self._values[name] = value
+        if source is not None and FRESH in self._values:
+            source.fresh = self.flag(FRESH)
 
     def text(self, name: str) -> str | None:
         return self._values.get(name)

@@ -20,7 +20,7 @@ from tocsin.actors.http.feed.watch import READ_S, WatcherLeftError, until_left, 
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.http.parameters import CHANGES, names
-from tocsin.actors.http.query import Query
+from tocsin.actors.http.query import FRESH, Query
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.dispatch.words import SPEAKS_JSON
 from tocsin.errors import TocsinError
@@ -72,7 +72,7 @@ class ChangesEndpoint(OperationEndpoint):
             instance = self._ports(request.path_params.get("instance", DEFAULT_INSTANCE)).name
             rights = Rights(self._gate, request, instance)
             await rights.check()
-            since = Query(request, names(CHANGES)).text("since") or None
+            since = Query(request, (*names(CHANGES), FRESH)).text("since") or None
             if again := request.all(b"last-event-id"):
                 since = again[-1].strip() or since
             async with self._fanouts.watching(instance) as fanout:

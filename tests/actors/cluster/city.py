@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.sharing.door import MayEnter
 from tocsin.errors import Fenced, OverloadedError, StoreLocked
-from tocsin.storage.api import Capabilities, Event, Lost, OrderedStore, Owned
+from tocsin.storage.api import Capabilities, Event, Leaving, OrderedStore, Owned
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 from tocsin.storage.shared import Arrived, Located, Mailbox, SharedCounts, StoreFacts
@@ -174,6 +174,10 @@ class Quarter(MemoryProvider):
         return self.city.secrets.get(self.owner, b"the secret of the city")
 
     @property
+    def lease_good(self) -> bool:
+        return True
+
+    @property
     def store_ms(self) -> int | None:
         return None
 
@@ -293,12 +297,15 @@ class City:
             await first.stop()
 
     async def give(self, instance: str, to: str | None) -> None:
-        """Let another host own a scheduler, or nobody."""
+        """Let another host own a scheduler, or nobody: who has it lets go of it in order."""
         name = str(actor_of(instance))
         before = self.owner(name)
-        self.owners[name] = to
         if before is not None:
-            await self.houses[before].provider.news.put(Lost(lambda one: one == name, "it was given away"))
+            left = asyncio.Event()
+            await self.houses[before].provider.news.put(Leaving(lambda one: one == name, left.set))
+            async with asyncio.timeout(5):
+                await left.wait()
+        self.owners[name] = to
         if to is not None:
             await self.houses[to].provider.news.put(Owned([(name, self.disk.wakes.get(name))]))
         await self.clock.sleep(0.01)
