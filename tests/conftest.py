@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.engine_below import BELOW
 from tests.postgres import KINDS, Postgres, postgres_server
 
 ROOT: Final = Path(__file__).parent
@@ -26,11 +27,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=40, help="how many seeds the simulation runs")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them")
 
+    parser.addoption(
+        "--engine", default="memory",
+        help="the store below the suites of the product: memory, postgresql, or the URL of a database for them",
+    )  # fmt: skip
 
-def pytest_configure() -> None:
+
+def pytest_configure(config: pytest.Config) -> None:
     """Take SIGINT: a shell has its background jobs ignore it, and every process that a test interrupts would, too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    BELOW.asked = config.getoption("--engine")
+
+
+def pytest_unconfigure() -> None:
+    BELOW.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -34,6 +34,10 @@ class NotNow(Exception):
     """A call cannot be done at present: it stays in the mail, and so do those behind it."""
 
 
+class Stays(Exception):
+    """Raised for a call of which nobody would hear that it failed: it stays in the mail, and those behind are done."""
+
+
 class Clerk:
     """Reads the mail of this host."""
 
@@ -44,6 +48,7 @@ class Clerk:
         self._lines: dict[str, list[Arrived]] = {}
         self._known: set[str] = set()  # calls in a line, or just being done
         self._done: OrderedDict[str, bytes] = OrderedDict()
+        self._staying: OrderedDict[str, None] = OrderedDict()
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -83,7 +88,10 @@ class Clerk:
                     done: list[tuple[Arrived, bytes]] = []
                     try:
                         for arrived in page:
-                            done.append((arrived, await self._answer(arrived)))
+                            try:
+                                done.append((arrived, await self._answer(arrived)))
+                            except Stays as why:
+                                self._tell_stays(arrived, why)
                     except NotNow as why:
                         log.info("mail for %s waits: %s", actor, why)
                         return
@@ -103,6 +111,12 @@ class Clerk:
         except StoreError as error:
             log.info("%d calls by mail are done, and come again, for this could not be noted: %s", len(done), error)
 
+    def _tell_stays(self, arrived: Arrived, why: Stays) -> None:
+        """Log it once: it comes again and again."""
+        if arrived.op not in self._staying:
+            log.error("a call of an outbox for %s stays in the mail, and is tried again: %s", arrived.actor, why)
+            _remember(self._staying, arrived.op, None)
+
     async def _answer(self, arrived: Arrived) -> bytes:
         """Do one call, or give the answer again that it has had."""
         if (known := self._done.get(arrived.op)) is not None:
@@ -112,6 +126,8 @@ class Clerk:
             operation = OPERATIONS[asked.operation]
             arguments = operation.decode(asked.arguments)
         except (msgspec.MsgspecError, KeyError) as error:
+            if not arrived.sender:
+                raise Stays(f"it cannot be read here: {error}") from error
             log.error("a call by mail for %s cannot be read, and is refused: %s", arrived.actor, error)
             return failure_of(InvalidInputError(f"this call cannot be read here: {error}"), "mail")
         token = SPEAKS_JSON.set(asked.json)
@@ -122,12 +138,12 @@ class Clerk:
         except Exception as error:  # whatever it is, whoever sent it gets it as the answer
             if is_elsewhere(error) or (isinstance(error, StoreFull) and not arrived.sender):
                 raise NotNow(str(error)) from error
+            if not arrived.sender:
+                raise Stays(f"{type(error).__name__}: {error}") from error
             answer = failure_of(error, operation.name)
         finally:
             SPEAKS_JSON.reset(token)
-        self._done[arrived.op] = answer
-        if len(self._done) > REMEMBERED:
-            self._done.popitem(last=False)
+        _remember(self._done, arrived.op, answer)
         return answer
 
     async def _do(self, operation: Operation, asked: Asked, arguments: Sequence[Any], op: str) -> Any:
@@ -140,3 +156,9 @@ class Clerk:
             host = self._home.port("").host
             return await submit_again(operation.method, port.jobs, host, asked.instance, arguments[0])
         return await operation.run(port, arguments)
+
+
+def _remember(known: OrderedDict[str, Any], op: str, value: Any) -> None:
+    known[op] = value
+    if len(known) > REMEMBERED:
+        known.popitem(last=False)

@@ -18,6 +18,7 @@ from tests.mutants.lists import LISTS
 from tests.mutants.metrics import COUNTED
 from tests.mutants.once import ONCE
 from tests.mutants.operating import OPERATING
+from tests.mutants.outbox_mail import OUTBOX_MAIL
 from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.pages import PAGES
 from tests.mutants.receiver import RECEIVER
@@ -47,6 +48,7 @@ MUTANTS = (
     *LABS,
     *CLOCKS,
     *CLUSTERS,
+    *OUTBOX_MAIL,
     *BENCHMARKS,
     *PAGES,
     *WORK_PAGES,

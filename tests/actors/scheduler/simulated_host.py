@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
+from tests.engine_below import BELOW
 from tests.in_process_transport import InProcessTransport
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -16,7 +17,7 @@ from tocsin.actors.testing import Process, VirtualClock, simulate
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.testing import Delivery, FakeReceiver
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected
-from tocsin.storage.memory import MemoryDisk, MemoryProvider
+from tocsin.storage.memory import MemoryProvider
 
 SECRET = "whsec_" + "dGhlIHNlY3JldCBvZiB0aGUgc3RhZ2UgOi0p"
 OK = Answer(200, {}, b"ok")
@@ -29,7 +30,7 @@ class SimulatedHost:
     def __init__(self, random: Random, look_again_s: float = 60.0) -> None:
         self.random = random
         self.clock = VirtualClock(look_again_s=look_again_s)
-        self.disk = MemoryDisk()
+        self.disk = BELOW.disk()
         self.down = False
         self.refused = 0
         self.had_one = False
@@ -58,12 +59,13 @@ class SimulatedHost:
     async def open(self, **options: Any) -> ActorHost:
         self.process = Process()
         self.host = ActorHost.open(
-            MortalProvider(self.disk, self.process),
+            BELOW.provider(self.disk, self.process, self.clock.now_ms),
             origin="https://origin.example",
             secrets=[SECRET],
             transport=SimulatedTransport(self),
             clock=self.clock,
             random=self.random,
+            **BELOW.options,
             **options,
         )
         await self.host.__aenter__()
@@ -112,19 +114,6 @@ async def after(seconds: float, answer: Answer = OK) -> Answer:
 async def hang() -> Answer:
     await asyncio.get_running_loop().create_future()
     return OK
-
-
-class MortalProvider(MemoryProvider):
-    """Falls silent when its process dies."""
-
-    def __init__(self, disk: MemoryDisk, process: Process) -> None:
-        super().__init__(disk)
-        self._process = process
-
-    async def hop(self) -> None:
-        if not self._process.alive:
-            await asyncio.get_running_loop().create_future()
-        await super().hop()
 
 
 class SimulatedTransport(InProcessTransport):
