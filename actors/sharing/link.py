@@ -157,7 +157,8 @@ class Link(Wire):
         self._let_write()
         if not self.welcome.done():
             self.welcome.set_exception(Gone(sent=False))
-        self.welcome.exception()  # nobody may have waited for it
+        if not self.welcome.cancelled():
+            self.welcome.exception()  # nobody may have waited for it
         calls, self._calls = self._calls, {}
         for _, answer in calls.values():
             if not answer.done():

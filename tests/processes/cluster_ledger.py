@@ -182,8 +182,24 @@ class Verdict:
             f"leased by an owner that died before it sent them: {len(orphaned)}, "
             f"the latest {max(orphaned, default=0.0):.1f} s late",
             *(f"BROKEN: {one}" for one in self.broken),
+            *self._latest(),
         ]
         return "\n".join(lines)
+
+    def _latest(self) -> Iterator[str]:
+        """Where something was broken, the jobs that came latest under each kind of disruption."""
+        late = sorted(self._late(), key=lambda one: -one[2]) if self.broken else []
+        for kind in self.bounds:
+            causes = [one for one in self.disruptions if one.kind == kind]
+            for request, first, seconds in [one for one in late if self.cause(one[0], one[1]) in causes][:5]:
+                cause = self.cause(request, first)
+                assert cause is not None
+                tries = ", ".join(f"{at - cause.at:+.2f} s: {status}" for at, status in request.tries)
+                yield (
+                    f"  {kind} of host {cause.host}: {seconds:.2f} s late: job {request.n} of {request.actor}, attempt "
+                    f"{first.attempt} in epoch {first.epoch}, asked for at {tries}, delay {request.delay_s:g} s, came "
+                    f"{first.at - cause.at:+.2f} s"
+                )
 
 
 def _part(values: Sequence[float], part: float) -> float:
