@@ -60,7 +60,8 @@ def _open_postgres(url: str) -> StoreProvider:
         if error.name != "asyncpg":
             raise
         raise SettingsError("a store in PostgreSQL needs its driver: pip install 'tocsin[postgres]'") from None
-    return OwnedProvider(PostgresEngine(url))
+    engine = PostgresEngine(url)
+    return OwnedProvider(engine, timing=engine.timing)
 
 
 def _shown(url: str) -> str:

@@ -9,12 +9,14 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from tocsin.errors import SettingsError
+from tocsin.storage.ownership.timing import Timing
 
 SCHEMES: Final = ("postgresql", "postgres")
 SCHEMA: Final = "tocsin"
 CONNECTIONS: Final = 9
 FEWEST_CONNECTIONS: Final = 4
 CONNECT_S: Final = 5.0
+TIMES: Final = ("ttl", "beat", "margin")
 _SCHEMA_NAME: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,29}")
 """Names that need no quotes, and leave room for a host's id in the name of a channel."""
 _ENCODE: Final = "write % : / ? # [ ] @ in a user, password or database as %25 %3A %2F %3F %23 %5B %5D %40"
@@ -34,6 +36,8 @@ class Address:
     """Time for one connection to one server."""
     application: str
     """The name under which the server lists this program."""
+    timing: Timing
+    """Times of a host of this store."""
     place: str
     """The store, for people: without a password."""
 
@@ -51,11 +55,13 @@ def read_url(url: str) -> Address:
     connections = _number(query, "connections", CONNECTIONS, FEWEST_CONNECTIONS, 1_000)
     connect_s = _number(query, "connect_timeout", CONNECT_S, 1, 3_600)
     application = query.pop("application_name", SCHEMA)
+    timing = Timing.from_texts({name: query.pop(name) for name in TIMES if name in query})
     hosts = _hosts(parts.netloc.rpartition("@")[2], query)
     dsn = parts._replace(query=urlencode(query)).geturl()
     if not parts.netloc:  # geturl leaves `//` out before an empty place
         dsn = dsn.replace(f"{parts.scheme}:/", f"{parts.scheme}:///", 1)
-    return Address(dsn, hosts, schema, int(connections), connect_s, application, _place(parts, query, hosts, schema))
+    place = _place(parts, query, hosts, schema)
+    return Address(dsn, hosts, schema, int(connections), connect_s, application, timing, place)
 
 
 def _split(url: str) -> SplitResult:

@@ -13,6 +13,7 @@ from tocsin.errors import StoreClosed, StoreError, StoreUnavailable
 from tocsin.storage.api import MAX_KEY, MAX_VALUE, Range, Row
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.ownership.engine import Beat, Held, HostRow, HostState, Mail, MailBacklog, SlotRow, Unsettled
+from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.postgres.address import read_url
 from tocsin.storage.postgres.commit import Numbers, parameters
 from tocsin.storage.postgres.connections import STATEMENT_S, ClosedMeanwhile, Connections, check_server, connect
@@ -55,6 +56,11 @@ class PostgresEngine:
     @property
     def session_lost_at(self) -> float | None:
         return self._session.lost_at
+
+    @property
+    def timing(self) -> Timing:
+        """Return the times of a host, as the URL says them."""
+        return self._address.timing
 
     def __repr__(self) -> str:
         return f"PostgresEngine({self.place!r})"

@@ -82,7 +82,7 @@ async def running(
 def store_of(server: Postgres, ttl_s: float | None = None) -> str:
     """The URL of a new store, whose owner is an ordinary role."""
     url = server.url(server.database("tocsin"), user="tocsin")
-    return url if ttl_s in (None, 10) else f"{url}?ttl={ttl_s:g}"
+    return url if ttl_s is None else f"{url}?ttl={ttl_s:g}"
 
 
 def eventually(condition: Callable[[], bool], seconds: float) -> bool:

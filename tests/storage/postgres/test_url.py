@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import SettingsError
+from tocsin.storage.ownership.provider import OwnedProvider
 from tocsin.storage.postgres.address import CONNECTIONS, read_url
 from tocsin.storage.postgres.engine import PostgresEngine
+from tocsin.storage.urls import open_provider
 
 SECRET = "geheim"
 
@@ -25,6 +27,16 @@ def test_a_url_may_say_nothing_but_the_database() -> None:
 
     assert (address.hosts, address.schema, address.connections) == ((), "tocsin", CONNECTIONS)
     assert (address.dsn, address.place) == ("postgresql:///jobs", "postgresql:///jobs")
+
+
+def test_a_url_may_say_how_long_a_lease_lasts() -> None:
+    usual, given = (read_url(f"postgresql:///jobs{query}").timing for query in ("", "?ttl=4&margin=0.5&schema=x"))
+    provider = open_provider("postgresql:///jobs?ttl=4")
+
+    assert (usual.ttl_s, usual.beat_s, usual.margin_s) == (10, 3, 2)
+    assert (given.ttl_s, given.beat_s, given.margin_s) == (4, 1.2, 0.5)
+    assert read_url("postgresql:///jobs?ttl=4").dsn == "postgresql:///jobs"
+    assert isinstance(provider, OwnedProvider) and provider.timing.ttl_s == 4
 
 
 @pytest.mark.parametrize(
@@ -74,7 +86,17 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> 
 
 
 @pytest.mark.parametrize(
-    "query", ["schema=Jobs", "schema=pg_jobs", "schema=a;b", "schema=" + "x" * 31, "connections=3", "connections=x"]
+    "query",
+    [
+        "schema=Jobs",
+        "schema=pg_jobs",
+        "schema=a;b",
+        "schema=" + "x" * 31,
+        "connections=3",
+        "connections=x",
+        "ttl=x",
+        "beat=0",
+    ],
 )
 def test_a_value_that_cannot_be_is_named_in_the_refusal(query: str) -> None:
     name, _, value = query.partition("=")
