@@ -29,12 +29,12 @@ class FencedCommits:
         engine: SharedEngine,
         slots: Slots,
         counts: SharedCounts,
-        sure: Callable[[], bool],
+        waits: Callable[[], bool],
         lost: Callable[[Sequence[Tenure]], None],
     ) -> None:
-        """`sure()`: whether an unavailable store is worth waiting for. `lost(tenures)` is called after slots were
+        """`waits()`: whether an unavailable store is worth waiting for. `lost(tenures)` is called after slots were
         found to be somebody else's."""
-        self._engine, self._slots, self._counts, self._sure, self._lost = engine, slots, counts, sure, lost
+        self._engine, self._slots, self._counts, self._waits, self._lost = engine, slots, counts, waits, lost
         self._stopping = False
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class FencedCommits:
                     return self._bump(sent)
                 continue
             except StoreUnavailable:
-                if not sent.broke_off and (self._stopping or not self._sure()):
+                if not sent.broke_off and (self._stopping or not self._waits()):
                     raise
                 await _pause(tried)
                 continue

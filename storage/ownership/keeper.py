@@ -62,15 +62,23 @@ class Keeper:
         self._leaving: _HandOver | None = None
         self._map_wanted = True  # the slots are to be read: something may have changed that this host was not told
         self._map_read_at = float("-inf")
+        self._hinted = False
+        self._buried: set[str] = set()  # hosts that this one declared dead, until they own nothing
         self._gone: dict[str, float] = {}  # hosts without a session, and when that was seen first
         self._ending = False
 
     def start(self) -> None:
         self._wanted, self._leaving, self._ending, self._map_wanted = asyncio.Event(), None, False, True
         self._gone.clear()
+        self._buried.clear()
 
     def hurry(self) -> None:
         """Look now."""
+        self._wanted.set()
+
+    def hinted(self) -> None:
+        """Look now: another host has done something."""
+        self._hinted = True
         self._wanted.set()
 
     def read_map(self) -> None:
@@ -121,10 +129,10 @@ class Keeper:
             self._map_wanted = True
         await self._judge(hosts)
         await self._release()
-        if self._map_wanted or self._map_is_old():
-            await self._read_slots()
         if self._membership.host == me:
             await self._follow_ring(me)
+        if (self._map_wanted and not self._hinted) or self._map_is_old():
+            await self._read_slots()
 
     async def _follow_ring(self, me: str) -> None:
         mine = self._where.hosts.get(me)
@@ -140,11 +148,19 @@ class Keeper:
             if row.host == me or (row.state is HostState.UP and row.lease_left_ms > 0)
         ]
         ring = Ring({row.host: row.weight for row in living})
-        if wanted := ring.won_by(me).difference(self._slots.held):
-            await self._take(sorted(wanted), me)
+        if wanted := self._to_take(ring.won_by(me).difference(self._slots.held)):
+            await self._take(wanted, me)
         if ring.winners:
             others = [tenure for slot, tenure in self._slots.held.items() if ring.winners[slot] != me]
             self._hand_over(others, most=self._timing.step)
+
+    def _to_take(self, wanted: frozenset[int]) -> list[int]:
+        """Return which of these slots may be free. What another host had when that was read last is asked for only if a
+        hint has come, or after a while."""
+        if not self._hinted and not self._map_is_old():
+            wanted = frozenset(slot for slot in wanted if self._where.owner_of(slot) is None)
+        self._hinted = False
+        return sorted(wanted)
 
     def _map_is_old(self) -> bool:
         since = asyncio.get_running_loop().time() - self._map_read_at
@@ -168,6 +184,7 @@ class Keeper:
             for host in dead:
                 row = self._where.hosts.get(host)
                 log.warning("host %s (%s) is declared dead", host, "?" if row is None else row.name)
+            self._buried.update(dead)
             self._where.read_hosts(await self._engine.hosts())
             self._parts.hints.send()
 
@@ -176,8 +193,7 @@ class Keeper:
         now = asyncio.get_running_loop().time()
         self._gone = {host: self._gone.get(host, now) for host in gone}
         dead = []
-        # After an outage of the store others may take a beat longer to connect again.
-        if self._membership.connected_for(self._timing.beat_s):
+        if self._membership.may_judge_sessions:
             for host in [host for host, since in self._gone.items() if now - since >= self._timing.second_look_s]:
                 del self._gone[host]
                 if await self._engine.reap_without_session(host):
@@ -207,6 +223,7 @@ class Keeper:
             return
         self._map_wanted, self._map_read_at = False, asyncio.get_running_loop().time()
         self._where.read_slots(rows)
+        await self._forget_dead(rows)
         strays = [row.slot for row in rows if row.owner == me and row.slot not in self._slots.held]
         if strays:
             # Taken by a statement whose answer was lost, or given up: they are taken anew, in an epoch of their own.
@@ -215,6 +232,12 @@ class Keeper:
         doubtful = [said for row in rows if (said := before.get(row.slot)) and not _may_be(row, me, said)]
         if doubtful:
             await self._look_closely(doubtful, me)
+
+    async def _forget_dead(self, rows: Sequence[SlotRow]) -> None:
+        """Remove the hosts that this one declared dead, once others have what they had."""
+        for host in self._buried.difference(row.owner for row in rows):
+            await self._engine.forget(host)
+            self._buried.discard(host)
 
     async def _look_closely(self, doubtful: Sequence[Held], me: str) -> None:
         for row in await self._engine.settle([said.slot for said in doubtful]):

@@ -20,6 +20,7 @@ from tocsin.storage.shared import SharedCounts
 log = logging.getLogger("tocsin.storage")
 
 RETRY_S = 0.25
+FRESH_S = 1.0
 NEVER = float("-inf")
 
 
@@ -58,6 +59,7 @@ class Membership:
         self._beaten_at = NEVER
         self._connected_since: float | None = None
         self._answered_at = NEVER
+        self._was_interrupted = False
         self._store_offset_s: float | None = None  # the store's clock minus the loop's
         self._history = ""  # of the store
         self._entering: HostRow | None = None
@@ -67,14 +69,19 @@ class Membership:
     # ---- What is known ---------------------------------------------------------------------------
 
     @property
+    def lease_runs(self) -> bool:
+        """Return whether the lease has not ended, as far as this host knows."""
+        return asyncio.get_running_loop().time() < self._deadline
+
+    @property
     def sure(self) -> bool:
         """Return whether nobody else can own what this host owns as far as it knows."""
-        now = asyncio.get_running_loop().time()
-        if now >= self._deadline:
-            return False
         lost_at = self._engine.session_lost_at
         # Whoever finds the session gone looks once more before acting on it, after `second_look_s`.
-        return lost_at is None or now < lost_at + self._timing.second_look_s * 0.8
+        no_session = (
+            lost_at is not None and asyncio.get_running_loop().time() >= lost_at + self._timing.second_look_s * 0.8
+        )
+        return self.lease_runs and not no_session
 
     @property
     def beat_ms(self) -> int:
@@ -94,17 +101,26 @@ class Membership:
         since = self._connected_since
         return since is not None and asyncio.get_running_loop().time() - since >= seconds
 
+    @property
+    def may_judge_sessions(self) -> bool:
+        """Return whether a session that is gone says that its host is. After an outage of the store the others may take
+        a beat longer to connect again; a host that has just started has seen no outage."""
+        wait = self._timing.beat_s if self._was_interrupted else min(self._timing.beat_s, FRESH_S)
+        return self.connected_for(wait)
+
     def answered(self) -> None:
         """Note that the store has answered just now."""
         now = asyncio.get_running_loop().time()
         # A long silence is a break as well: this process stood still, and perhaps all of them did.
         if self._connected_since is None or now - self._answered_at > self._timing.ttl_s / 2:
+            self._was_interrupted = self._was_interrupted or self._connected_since is not None
             self._connected_since = now
         self._answered_at = now
 
     def interrupted(self) -> None:
         """Note that the store did not answer."""
         self._connected_since = None
+        self._was_interrupted = True
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -131,6 +147,7 @@ class Membership:
         """Forget what was before, at the start of the provider."""
         self._deadline = self._beaten_at = self._answered_at = NEVER
         self._connected_since = self._store_offset_s = None
+        self._was_interrupted = False
         self.draining, self.host, self._entering = False, "", None
         self._wanted, self._beating = asyncio.Event(), asyncio.Lock()
 
@@ -181,8 +198,10 @@ class Membership:
             await self._stay_draining(beat.state)
 
     def _session_is_gone_for_long(self) -> bool:
-        lost_at = self._engine.session_lost_at
-        return lost_at is not None and asyncio.get_running_loop().time() - lost_at > self._timing.ttl_s
+        """Return whether this host is connected all the time, and cannot have its session again: it does without one
+        then, as a new host."""
+        lost_at, ttl_s = self._engine.session_lost_at, self._timing.ttl_s
+        return lost_at is not None and asyncio.get_running_loop().time() - lost_at > ttl_s and self.connected_for(ttl_s)
 
     async def _begin_anew(self, host: str) -> None:
         """End as this host, and enter as another one."""

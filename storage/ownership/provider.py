@@ -88,7 +88,7 @@ class OwnedProvider:
         )
         self._membership.announced = Announced(f"{socket.gethostname()}:{os.getpid()}")
         self._where = Whereabouts(self.slots, self._membership, self._look)
-        self._commits = FencedCommits(engine, self.slots, self.counts, lambda: self._membership.sure, self._lost)
+        self._commits = FencedCommits(engine, self.slots, self.counts, lambda: self._membership.lease_runs, self._lost)
         self._lanes = [Combiner(self._write, self.capabilities) for _ in range(lanes)]
         self._hints = Hints(engine)
         self._keeper = Keeper(
@@ -250,7 +250,7 @@ class OwnedProvider:
                     if self.engine.session_lost_at is not None:
                         self._membership.hurry()  # others may declare this host dead
                     self.mailbox.hinted()
-                    self._keeper.hurry()
+                    self._keeper.hinted()
             except StoreError as error:
                 log.warning("%s: no hints come, which costs some time: %s", self.place, error)
             await asyncio.sleep(self.timing.beat_s)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tocsin.errors import StoreError
+from tocsin.errors import StoreClosed, StoreError
 from tocsin.storage.api import Event, Leaving, Lost, Owned
 from tocsin.storage.combiner import Handle
 from tocsin.storage.ownership.engine import Held, SlotRow, slot_of
@@ -125,7 +125,7 @@ class Slots:
         staying = [slot for slot, tenure in self.held.items() if not tenure.leaving]
         self._news = deque([*changes, _Taken(staying)])
         while True:
-            while self._news:
+            while self._news and not self._ended:
                 news = self._news.popleft()
                 if isinstance(news, _Taken):
                     async for owned in self._read(news.slots):
@@ -138,10 +138,15 @@ class Slots:
             await self._told.wait()
 
     async def _read(self, slots: Sequence[int]) -> AsyncIterator[Owned]:
-        for first in range(0, len(slots), SLOTS_PER_READ):
-            async for page in self._wakes(slots[first : first + SLOTS_PER_READ]):
-                if wanted := [(name, wake_at) for name, wake_at in page if wake_at is not None]:
-                    yield Owned(wanted, more=True)
+        try:
+            for first in range(0, len(slots), SLOTS_PER_READ):
+                async for page in self._wakes(slots[first : first + SLOTS_PER_READ]):
+                    if wanted := [(name, wake_at) for name, wake_at in page if wake_at is not None]:
+                        yield Owned(wanted, more=True)
+        except StoreClosed:
+            if not self._ended:
+                raise
+            return
         yield Owned([])
 
 

@@ -171,7 +171,7 @@ class World:
             row = self.disk.state.slots[self.disk.slot_of(name)]
             self.ledger.must(len(here) == 1, f"in good weather {name} is at {here}, by the store {row}")
         before = {name: self.disk.count(name) for name in self.names}
-        await asyncio.sleep(12)
+        await asyncio.sleep(25)  # writers choose among the names: in half of this, one in 10,000 is not chosen
         for name, n in before.items():
             self.ledger.must(self.disk.count(name) > n, f"in good weather nobody writes to {name}")
         in_store = self.disk.operations(self.names)

@@ -1,0 +1,247 @@
+"""Hosts that die, stand still, or lose the store: others take over in time, and never before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.storage.ownership.members import TIMING, Member, World, in_world, names, until
+from tocsin.errors import StoreError, StoreLocked, StoreUnavailable
+from tocsin.storage.api import Batch
+from tocsin.storage.ownership.engine import SLOTS, HostState, slot_of
+
+
+async def pair(world: World) -> tuple[Member, Member]:
+    """Two hosts that have been connected for long enough to judge others."""
+    one, two = await world.join(), await world.join()
+    await until(lambda: world.shared_out(one, two))
+    await asyncio.sleep(TIMING.ttl_s)
+    return one, two
+
+
+def test_a_host_that_is_killed_is_replaced_as_soon_as_its_session_is_seen_to_be_gone() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        await world.kill(two)
+        took = await until(lambda: len(one.slots) == SLOTS)
+
+        assert TIMING.second_look_s <= took < TIMING.look_s + 2 * TIMING.second_look_s
+        assert one.provider.counts.reaped == 1
+        await asyncio.sleep(2 * TIMING.beat_s)
+        assert len(world.disk.state.leases) == 1  # nothing is left of the dead one
+
+    in_world(main)
+
+
+def test_a_host_that_starts_a_second_after_the_last_one_was_killed_takes_over_soon() -> None:
+    async def main(world: World) -> None:
+        one = await world.join()
+        await one.write("a:1", b"1")
+        await asyncio.sleep(5)
+        await world.kill(one)
+        await asyncio.sleep(1.0)
+        two = await world.join()
+        took = await until(lambda: len(two.slots) == SLOTS)
+
+        assert took < 2.0
+        assert await two.provider.view("a:1").get([b"k"]) == {b"k": b"1"}
+
+    in_world(main)
+
+
+def test_a_machine_that_goes_dark_is_replaced_when_its_lease_ends() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        session = two.engine.session
+        await world.kill(two)
+        world.disk.sessions[session] = two.engine  # the server has not noticed: no packet says that it is gone
+        took = await until(lambda: len(one.slots) == SLOTS)
+
+        assert TIMING.ttl_s - TIMING.beat_s <= took < TIMING.ttl_s + 1.0
+
+    in_world(main)
+
+
+def test_a_session_that_comes_back_before_the_second_look_costs_nothing() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        for _ in range(4):
+            two.engine.lose_session(TIMING.second_look_s * 0.8)
+            await asyncio.sleep(1.3)
+
+        assert not one.provider.counts.reaped
+        assert world.shared_out(one, two)
+
+    in_world(main)
+
+
+def test_a_host_whose_session_is_gone_for_longer_trusts_its_memory_no_more() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        name = next(name for name in names(50) if two.has(name))
+        two.engine.faults.notice_s = (0.0,)
+        two.engine.lose_session(60.0)
+        both: list[float] = []
+
+        async def watch() -> None:
+            while True:
+                if one.has(name) and two.has(name):
+                    both.append(asyncio.get_running_loop().time())
+                await asyncio.sleep(0.002)
+
+        watching = asyncio.create_task(watch())
+        await until(lambda: one.has(name))
+        await asyncio.sleep(5)
+        watching.cancel()
+
+        assert not both
+        assert two.provider.counts.died >= 1
+
+    in_world(main)
+
+
+def test_a_host_that_stood_still_begins_anew_and_writes_nothing_old() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        name = next(name for name in names(50) if two.has(name))
+        await two.write(name, b"old")
+        old = await two.provider.open(name)
+        before = two.provider.owner
+        two.engine.cut(60.0)  # nothing of it reaches the store, as if it did not run
+        await until(lambda: one.has(name))
+        await one.write(name, b"new")
+        assert not two.has(name)
+        two.engine.mend()
+        with pytest.raises(StoreError) as refused:
+            await old.commit(Batch({b"k": b"stale"}))
+
+        assert refused.value.owner_lost or isinstance(refused.value, StoreLocked)
+        await until(lambda: world.shared_out(one, two))
+        assert two.provider.owner != before
+        assert two.provider.counts.died == 1
+        assert sum(len(lost_in) for lost_in in [two.lost()]) >= 1
+        assert await one.provider.view(name).get([b"k"]) == {b"k": b"new"}
+
+    in_world(main)
+
+
+@pytest.mark.parametrize("away_s", [1.0, 30.0])
+def test_a_store_that_is_away_makes_nobody_dead(away_s: float) -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        ids = {one.provider.owner, two.provider.owner}
+        world.disk.go_away()
+        await asyncio.sleep(away_s)
+        if away_s > TIMING.ttl_s:
+            assert not one.provider.lease_good
+            assert isinstance(one.provider.trouble, StoreUnavailable)
+            with pytest.raises(StoreUnavailable):
+                await one.write(next(name for name in names(50) if slot_of(name) in one.slots), b"1")
+        world.disk.come_back()
+        took = await until(lambda: one.provider.lease_good and two.provider.lease_good)
+        await asyncio.sleep(2 * TIMING.ttl_s)
+
+        assert took < 1.0
+        assert {one.provider.owner, two.provider.owner} == ids
+        assert world.shared_out(one, two)
+        assert not one.lost() and not two.lost()
+        assert one.provider.trouble is None
+
+    in_world(main)
+
+
+def test_a_clock_of_the_store_that_jumps_makes_nobody_dead() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        world.disk.clock_ahead_s += 3600.0
+        await asyncio.sleep(2 * TIMING.ttl_s)
+
+        assert world.shared_out(one, two)
+        assert not one.provider.counts.died + two.provider.counts.died
+
+    in_world(main)
+
+
+def test_commits_wait_for_a_store_that_is_away_for_less_than_the_lease() -> None:
+    async def main(world: World) -> None:
+        one = await world.join()
+        store = await one.provider.open("a:1")
+        await store.commit(Batch({b"k": b"1"}))
+        world.disk.go_away()
+        waiting = store.commit(Batch({b"k": b"2"}))
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        world.disk.come_back()
+        await waiting
+
+        assert await store.get([b"k"]) == {b"k": b"2"}
+
+    in_world(main)
+
+
+def test_a_store_that_went_back_is_noticed_and_its_actors_are_read_anew() -> None:
+    async def main(world: World) -> None:
+        one = await world.join()
+        store, other = await one.provider.open("a:1"), await one.provider.open("a:2")
+        await store.commit(Batch({b"k": b"1"}))
+        await other.commit(Batch({b"k": b"1"}))
+        behind = world.disk.copied()
+        for n in range(2, 5):
+            await store.commit(Batch({b"k": b"%d" % n}))
+        world.disk.roll_back(behind)
+        with pytest.raises(StoreError) as lost:
+            await store.commit(Batch({b"k": b"5"}))
+
+        assert lost.value.owner_lost
+        await other.commit(Batch({b"k": b"2"}))
+        assert one.provider.counts.rolled_back == 1
+        assert one.provider.counts.commits_lost == 3
+        await until(lambda: one.has("a:1"))
+        again = await one.provider.open("a:1")
+        assert await again.get([b"k"]) == {b"k": b"1"}
+        await again.commit(Batch({b"k": b"6"}))
+
+    in_world(main)
+
+
+def test_slots_that_an_operator_takes_away_find_an_owner_again() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        mine = sorted(one.slots)[:5]
+        assert await two.provider.release_slots([*mine, *mine]) == mine
+        await until(lambda: world.shared_out(one, two))
+
+        assert one.provider.counts.lost == 5
+
+    in_world(main)
+
+
+def test_the_facts_tell_who_is_there_and_what_each_has() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        facts = await one.provider.facts()
+
+        assert facts.host == one.provider.owner
+        assert {(each.host, each.slots, each.state) for each in facts.hosts} == {
+            (member.provider.owner, len(member.slots), HostState.UP) for member in (one, two)
+        }
+        assert facts.unowned == facts.mail == 0
+        assert 0 <= facts.beat_ms <= TIMING.beat_s * 1000 + 100
+        assert one.provider.store_ms is not None
+        assert abs(one.provider.store_ms - world.disk.now_ms()) < 10
+
+    in_world(main)
+
+
+def test_a_host_that_cannot_say_goodbye_leaves_no_later_than_a_ttl() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        two.engine.cut(60.0)
+        began = asyncio.get_running_loop().time()
+        await world.stop(two)
+
+        assert asyncio.get_running_loop().time() - began < 2 * TIMING.ttl_s + 1.0
+        await until(lambda: len(one.slots) == SLOTS)
+
+    in_world(main)
