@@ -123,7 +123,11 @@ class StoreMove:
         for place in (self._source, self._target):
             if (shared := shared_of(place.provider)) is not None:
                 facts = await shared.facts()
-                others = [one.name for one in facts.hosts if one.host != facts.host and one.state != "dead"]
+                others = [
+                    one.name
+                    for one in facts.hosts
+                    if one.host != facts.host and one.state != "dead" and one.lease_left_ms > 0
+                ]
                 if others:
                     raise StoreLocked(
                         f"{place.name} is in use by {', '.join(others)}: stop all hosts of it before it is moved"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,7 @@ def open_provider(url: str) -> StoreProvider:
         return MemoryProvider()
     if scheme == "sqlite" and rest.startswith("///") and rest[3:] and not rest.endswith("/"):
         return SQLiteProvider(rest[3:])
-    if scheme in ("postgresql", "postgres"):
+    if _is_postgres(url):
         return _open_postgres(url)
     raise SettingsError(
         f"the store {_shown(url)} is not known{_meant(url)}: use sqlite:///file.db (relative), sqlite:////path/file.db "
@@ -53,15 +54,23 @@ def open_provider(url: str) -> StoreProvider:
 
 def _open_postgres(url: str) -> StoreProvider:
     """Open a store in PostgreSQL. What it needs is imported here: only who has such a store has the driver."""
+    with _with_driver():
+        from tocsin.storage.postgres.provider import PostgresProvider
+    return PostgresProvider(url)
+
+
+@contextmanager
+def _with_driver() -> Iterator[None]:
     try:
-        from tocsin.storage.ownership.provider import OwnedProvider
-        from tocsin.storage.postgres.engine import PostgresEngine
+        yield
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
         raise SettingsError("a store in PostgreSQL needs its driver: pip install 'tocsin[postgres]'") from None
-    engine = PostgresEngine(url)
-    return OwnedProvider(engine, timing=engine.timing)
+
+
+def _is_postgres(url: str) -> bool:
+    return url.partition(":")[0] in ("postgresql", "postgres")
 
 
 def _shown(url: str) -> str:
@@ -84,26 +93,62 @@ def _meant(url: str) -> str:
 
 def open_look(url: str) -> StoreLook:
     """Open a store for reading from outside. SettingsError for a store in memory; StoreUnavailable if there is none."""
+    if _is_postgres(url):
+        with _with_driver():
+            from tocsin.storage.postgres.snapshot import PostgresLook
+        return PostgresLook(url)
     return SnapshotReader(_file_of(url))
 
 
 def back_up(url: str, target: Path) -> int:
-    """Make a consistent copy while others write, and return its size in bytes. It overwrites nothing."""
+    """Make a consistent copy of a file while others write, and return its size in bytes. It overwrites nothing."""
+    if _is_postgres(url):
+        raise SettingsError(
+            f"{place_of(url)} is copied with the tools of PostgreSQL: pg_dump --format=custom --schema=tocsin, or what "
+            "backs up the whole server. `tocsin move` brings a stopped store into a new file"
+        )
     return back_up_sqlite(_file_of(url), target)
 
 
 def place_of(url: str) -> str:
     """Return the place of a store, always in the same words, without a password. SettingsError for one in memory."""
+    if _is_postgres(url):
+        with _with_driver():
+            from tocsin.storage.postgres.address import read_url
+        return read_url(url).place
     return f"sqlite:///{_file_of(url)}"
 
 
-def is_there(url: str) -> bool:
+def is_file(url: str) -> bool:
+    """Tell whether the store is a file."""
+    return url.partition(":")[0] == "sqlite"
+
+
+async def is_there(url: str) -> bool:
     """Tell whether there is a store, without making one."""
+    if _is_postgres(url):
+        with _with_driver():
+            from tocsin.storage.postgres.snapshot import has_store
+        return await has_store(url)
     return _file_of(url).exists()
 
 
+async def hosts_of(url: str) -> Sequence[str]:
+    """Return the names of the hosts that are up on a store that several share; of a file there is none to name."""
+    if not _is_postgres(url):
+        return ()
+    with _with_driver():
+        from tocsin.storage.postgres.engine import PostgresEngine
+    engine = PostgresEngine(url)
+    try:
+        await engine.open()
+        return [one.name for one in await engine.hosts() if one.lease_left_ms > 0 and not one.session_gone]
+    finally:
+        await engine.close()
+
+
 def file_beside(url: str, ending: str) -> Path:
-    """Return a name for a file next to the store."""
+    """Return a name for a file next to the store. SettingsError for one that is no file."""
     path = _file_of(url)
     return path.with_name(path.name + ending)
 
@@ -111,5 +156,6 @@ def file_beside(url: str, ending: str) -> Path:
 def _file_of(url: str) -> Path:
     provider = open_provider(url)
     if not isinstance(provider, SQLiteProvider):
-        raise SettingsError(f"the store {url} lives in its process only: there is nothing to look at from outside")
+        where = f"is {place_of(url)}" if _is_postgres(url) else "lives in its process only"
+        raise SettingsError(f"this is done with the file of a SQLite store, and the store {where}")
     return provider.path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.notes import NOTES, RESIDENCY, check_not_moved, read_notes
 from tocsin.storage.residency.provider import NamedStores
@@ -19,7 +20,8 @@ def named_stores(parts: Mapping[str, StoreProvider], residency: Mapping[str, str
 
 async def fit_to_serve(provider: StoreProvider) -> StoreProvider:
     """Return the provider to serve a started store with. One of several stores serves its own instances only, also
-    where it is opened alone. StoreMoved for a store whose actors are elsewhere."""
+    where it is opened alone. StoreMoved for a store whose actors are elsewhere; SettingsError for one of several that
+    several hosts share."""
     if isinstance(provider, NamedStores):
         return provider
     notes = await read_notes(provider.view(NOTES))
@@ -27,6 +29,12 @@ async def fit_to_serve(provider: StoreProvider) -> StoreProvider:
     if RESIDENCY not in notes:
         return provider
     kept = Kept.read(notes[RESIDENCY])
+    if shared_of(provider) is not None:
+        # What belongs elsewhere would travel through this store on its way to a host that has the others.
+        raise SettingsError(
+            f"this store is {kept.store} of several, and hosts of it have all of them: give the stores by name "
+            f"({', '.join(kept.rules.stores)}), with these rules of residency: {kept.rules.in_words()}"
+        )
     alone = _of({kept.store: provider}, kept.rules)
     alone.started()
     return alone

@@ -206,7 +206,7 @@ def test_what_is_not_a_store_exits_4_and_stays_as_it_was(run: Run, tmp_path: Pat
 
 
 def test_wrong_names_of_stores_exit_2(run: Run) -> None:
-    for url in ("memory:", "postgresql://x", "jobs.db"):
+    for url in ("memory:", "mysql://x", "jobs.db"):
         assert run("check", "--store", url).exit_code == 2, url
 
 

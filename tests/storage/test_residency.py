@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tocsin.errors import ResidencyError, SettingsError, StoreError, StoreLocked, StoreUnavailable
 from tocsin.storage.api import Batch, Lost, Owned, StoreProvider
+from tocsin.storage.disk_engine import DiskEngine
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 from tocsin.storage.notes import NOTES, RESIDENCY
+from tocsin.storage.ownership.provider import OwnedProvider
 from tocsin.storage.residency.opening import fit_to_serve, named_stores
 from tocsin.storage.residency.provider import NamedStores
-from tocsin.storage.residency.rules import Rules, common
+from tocsin.storage.residency.shared import SharedNamedStores
+from tocsin.storage.shared import Located
+from tocsin.storage.shared_disk import SharedDisk
 
 pytestmark = pytest.mark.anyio
 
@@ -83,58 +83,6 @@ async def used(world: World, *instances: str, **how: Any) -> None:
     await stores.start()
     await use(stores, *instances)
     await stores.stop()
-
-
-# ---- Rules ---------------------------------------------------------------------------------------
-
-NAMES = st.text("ab-", min_size=1, max_size=6).filter(lambda name: name[0] != "-")
-PATTERNS = st.text("ab-*", min_size=1, max_size=5).filter(lambda pattern: pattern[0] != "-")
-
-
-def matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(pattern.replace("*", ".*"), name) is not None
-
-
-@given(PATTERNS, PATTERNS, NAMES)
-def test_a_name_that_two_patterns_match_is_found_and_only_then(one: str, other: str, name: str) -> None:
-    found = common(one, other)
-
-    if found is not None:
-        assert matches(one, found)
-        assert matches(other, found)
-    else:
-        assert not (matches(one, name) and matches(other, name))
-
-
-@given(st.dictionaries(PATTERNS.filter(lambda pattern: pattern != "*"), st.sampled_from(["eu", "us"])), NAMES)
-def test_rules_that_are_accepted_give_each_name_one_store_in_whatever_order(rules: dict[str, str], name: str) -> None:
-    try:
-        ordered = Rules.of(["eu", "us"], rules)
-    except SettingsError as error:
-        assert "both match" in error.message
-        return
-    shuffled = list(rules.items())
-    Random(name).shuffle(shuffled)
-
-    assert ordered.store_of(name) == Rules.of(["us", "eu"], dict(shuffled)).store_of(name)
-    expected = {store for pattern, store in rules.items() if matches(pattern, name)}
-    assert {ordered.store_of(name)} == (expected or {"refuse"})
-
-
-@pytest.mark.parametrize(
-    ("stores", "rules", "said"),
-    [
-        (["default", "eu"], {"eu-*": "ue"}, "ue' is not|names the store 'ue'"),
-        (["default", "eu"], {"eu-*": "eu", "*-test": "default"}, "both match 'eu--test'|both match 'eu-test'"),
-        (["default", "eu"], {"e?": "eu"}, r"\* stands for any text, not 'e\?'"),
-        (["default", "EU"], {}, "a store must have a name"),
-        (["refuse"], {}, "is not 'refuse'"),
-        ([], {}, "at least one store"),
-    ],
-)
-def test_wrong_rules_are_refused_with_the_reason(stores: list[str], rules: dict[str, str], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        named_stores({name: MemoryProvider() for name in stores}, rules)
 
 
 # ---- Where an instance is ------------------------------------------------------------------------
@@ -250,6 +198,43 @@ async def test_a_store_of_several_that_is_opened_alone_serves_its_own_instances_
     with pytest.raises(ResidencyError, match="'eu-9' is fixed to the store eu, which this host does not have"):
         await use(served, "eu-9")
     assert world.actors("default") == {"scheduler/another", "scheduler/other"}
+
+
+async def test_a_shared_store_of_several_is_not_opened_alone_and_its_hosts_agree_on_the_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tocsin.storage.residency.agreement.PAUSE_S", 0.01)
+    disk, default = SharedDisk(), MemoryDisk()
+
+    def stores(rules: Mapping[str, str]) -> NamedStores:
+        parts: dict[str, StoreProvider] = {
+            "default": MemoryProvider(default),
+            "eu": OwnedProvider(DiskEngine(disk), durable=False),
+        }
+        return named_stores(parts, rules)
+
+    first = stores(EU)
+    await first.start()
+    await use(first, "eu-1", "other")
+    assert isinstance(first, SharedNamedStores)
+    assert first.locate("scheduler/eu-1").here
+    assert first.locate("scheduler/other") == Located(here=True)
+    assert [*await first.facts_of_each()] == ["eu"]
+
+    second = OwnedProvider(DiskEngine(disk), durable=False)
+    await second.start()
+    with pytest.raises(SettingsError, match=r"this store is eu of several.*default, eu"):
+        await fit_to_serve(second)
+    await second.stop()
+    with pytest.raises(SettingsError, match=r"the store eu is in use by .* with other rules"):
+        await stores(EU | {"us-*": "eu"}).start()
+
+    await first.stop()
+    later = stores(EU | {"us-*": "eu"})
+    await later.start()
+    await use(later, "us-1")
+    assert default.maps.keys() == {"scheduler/other", NOTES}
+    await later.stop()
 
 
 async def test_a_store_that_was_never_one_of_several_is_served_as_it_is() -> None:

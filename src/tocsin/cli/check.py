@@ -127,8 +127,13 @@ def _check_free(store: str) -> None:
     go again: the repair takes it with the store."""
     from tocsin.errors import StoreLocked
     from tocsin.storage.sqlite.lock import LockFile
-    from tocsin.storage.urls import file_beside
+    from tocsin.storage.urls import file_beside, is_file
 
+    if not is_file(store):
+        raise WrongSettings(
+            "--repair and --discard are for SQLite files: stop all hosts, `tocsin move` the store to a new file, "
+            "repair that one, and move it back to an empty schema"
+        )
     path = file_beside(store, ".lock")
     if not path.exists():
         return  # nobody ever had it, and a look makes no file
@@ -150,7 +155,9 @@ def _check_engine(look: StoreLook, report: _Report) -> None:
                 emit({"type": "damage", "message": fault})
             else:
                 put(printable(fault))
-        raise StoreUnusable(f"the store {look.place} is damaged: SQLite finds faults in its own structures\n{DAMAGED}")
+        raise StoreUnusable(
+            f"the store {look.place} is damaged: its engine finds faults in its own structures\n{DAMAGED}"
+        )
 
 
 async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple[Totals, list[Checked]]:

@@ -35,13 +35,13 @@ async def _run(source: str, target: str, abort: bool, dry_run: bool, *, quiet: b
     names = {"source": place_of(source), "target": place_of(target)}
     if names["source"] == names["target"]:
         raise Refused("SOURCE and TARGET are the same store")
-    if not is_there(source):
+    if not await is_there(source):
         raise StoreUnusable(f"there is no store at {names['source']}: check the name")
     tell = _Progress(quiet)
     async with AsyncExitStack() as stack:
         here = await _place(stack, source)
         await check_source(here, names["target"])
-        if dry_run and not is_there(target):
+        if dry_run and not await is_there(target):
             return _previewed(names, await total(here.provider, tell), tell)
         move = StoreMove(here, await _place(stack, target), now_ms, tell)
         if dry_run:
@@ -60,8 +60,10 @@ async def _run(source: str, target: str, abort: bool, dry_run: bool, *, quiet: b
 async def _place(stack: AsyncExitStack, url: str) -> Place:
     """Open a store that nobody else has open."""
     from tocsin.storage.moving import Place
-    from tocsin.storage.urls import open_provider, place_of
+    from tocsin.storage.urls import hosts_of, open_provider, place_of
 
+    if hosts := await hosts_of(url):  # before this process is one of them, and gets its share
+        raise StoreUnusable(f"{place_of(url)} is in use by {', '.join(hosts)}: stop all hosts of it")
     provider = open_provider(url)
     await provider.start()
     stack.push_async_callback(provider.stop)
