@@ -44,7 +44,7 @@ class HostRow:
     url: str | None = None
     """The address at which other hosts reach it; None: by mail only."""
     weight: int = 1
-    """Its share of the slots; 0: it owns none, and only calls."""
+    """Its share of the slots; 0: it owns none while there are others, and only calls."""
     state: HostState = HostState.UP
     lease_left_ms: int = 0
     """Time until its lease ends; below 0: it has ended."""

@@ -152,7 +152,8 @@ class Keeper:
             await self._take(wanted, me)
         if ring.winners:
             others = [tenure for slot, tenure in self._slots.held.items() if ring.winners[slot] != me]
-            self._hand_over(others, most=self._timing.step)
+            # Whoever is to have nothing lets go of all at once: nothing here is kept at work by small steps.
+            self._hand_over(others, most=self._timing.step if me in ring.weights else SLOTS)
 
     def _to_take(self, wanted: frozenset[int]) -> list[int]:
         """Return which of these slots may be free. What another host had when that was read last is asked for only if a

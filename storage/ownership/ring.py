@@ -18,10 +18,12 @@ SPAN: Final = 2**32
 
 
 class Ring:
-    """The winner of each slot among these hosts, each with its weight. Hosts of weight 0 win nothing."""
+    """The winner of each slot among these hosts, each with its weight. Hosts of weight 0 win nothing while there are
+    others; among themselves they are equal."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
-        self.weights = {host: weights[host] for host in sorted(weights) if weights[host] > 0}
+        able = {host: weights[host] for host in sorted(weights) if weights[host] > 0}
+        self.weights = able or dict.fromkeys(sorted(weights), 1)
         self.winners = _winners(tuple(self.weights.items()))
 
     def won_by(self, host: str) -> frozenset[int]:

@@ -162,11 +162,16 @@ def _named(hosts: Sequence[HostFacts], given: str) -> HostFacts:
     raise Refused(f"{'several hosts are' if found else 'no host that is up is'} called {given!r}: there are {names}")
 
 
+def _address(url: str | None) -> str:
+    """Show where a host is reached, without the computer that a loopback address is of."""
+    return "(by mail only)" if url is None else printable("/".join(url.split("/")[:3]))
+
+
 def _print(facts: StoreFacts, place: dict[str, Any] | None) -> None:
     rows = [
         (
             one.host[:SHORT], printable(one.name), one.state, f"{one.slots:,}",
-            span(one.lease_left_ms) if one.lease_left_ms > 0 else "over", printable(one.url or "(by mail only)"),
+            span(one.lease_left_ms) if one.lease_left_ms > 0 else "over", _address(one.url),
         )
         for one in sorted(facts.hosts, key=lambda one: one.name)
     ]  # fmt: skip

@@ -191,4 +191,5 @@ def test_everyone_computes_the_same_ring_and_few_slots_move() -> None:
     moved = [slot for slot in range(SLOTS) if three.winners[slot] != four.winners[slot]]
     assert {four.winners[slot] for slot in moved} == {"four"}
     assert 900 < len(moved) < 1150
-    assert not Ring({"one": 0}).winners
+    assert Ring({"one": 0, "two": 0}).winners == Ring({"one": 1, "two": 1}).winners, "none else is there to own them"
+    assert not Ring({"one": 0, "two": 1}).won_by("one")
