@@ -21,6 +21,7 @@ from tests.mutants.operating import OPERATING
 from tests.mutants.outbox_mail import OUTBOX_MAIL
 from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.pages import PAGES
+from tests.mutants.postgresql import POSTGRESQL
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
@@ -38,6 +39,7 @@ MUTANTS = (
     *CALLBACKS,
     *RECEIVER,
     *STORES,
+    *POSTGRESQL,
     *CLIENTS,
     *OVER_HTTP,
     *WORKERS,

@@ -16,7 +16,8 @@ from tests.storage.postgres.cutting import way_to
 from tests.storage.shared_places import ONE, TWO, later, opened, taken, writes
 from tocsin.errors import StoreClosed, StoreError, StoreUnavailable
 from tocsin.storage.ownership.engine import Held, Unsettled, slot_of
-from tocsin.storage.postgres.connections import STATEMENT_S
+from tocsin.storage.postgres.address import read_url
+from tocsin.storage.postgres.connections import STATEMENT_S, connect
 from tocsin.storage.postgres.engine import PostgresEngine
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,10 @@ async def locked(server: Postgres, schema: str, slot: int) -> AsyncIterator[Call
     finally:
         for connection in (holder, watcher):
             connection.terminate()
+
+
+def connections_of(server: Postgres, application: str) -> str:
+    return server.sql(f"SELECT pid FROM pg_stat_activity WHERE application_name = '{application}' ORDER BY pid")
 
 
 async def test_a_commit_that_is_cut_off_is_settled_once_the_server_is_done_with_it(
@@ -111,9 +116,11 @@ async def test_a_commit_that_an_operator_ended_is_not_applied_and_said_to_be(pos
 async def test_a_cancelled_caller_goes_at_once_and_its_statement_runs_to_its_end(
     postgres: Postgres, schema: str
 ) -> None:
-    url = f"{postgres.url('postgres')}&schema={schema}&connections=4"
+    url = f"{postgres.url('postgres')}&schema={schema}&connections=4&application_name={schema}"
     async with opened(lambda: PostgresEngine(url), ONE) as engine:
         held = await taken(engine, ONE, "a")
+        await asyncio.gather(engine.get("a", [b"k"]), *(engine.beat(ONE, 10) for _ in range(8)))
+        before = connections_of(postgres, schema)
         async with locked(postgres, schema, held[0].slot) as wanted:
             commit = asyncio.create_task(engine.commit(ONE, held, [writes("a", {b"k": b"v"})]))
             await wanted()
@@ -130,6 +137,7 @@ async def test_a_cancelled_caller_goes_at_once_and_its_statement_runs_to_its_end
         assert {read.cancelled() for read in reads[::2]} == {True}
         assert [read.result() for read in reads[1::2]] == [[[(b"k", b"v")]]] * 25
         assert await asyncio.gather(*(engine.beat(ONE, 10) for _ in range(8)))
+        assert connections_of(postgres, schema) == before, "none was given up, and made anew"
 
 
 async def test_after_a_restart_of_the_server_reads_and_commits_go_on(each_postgres: Postgres, schema: str) -> None:
@@ -147,6 +155,34 @@ async def test_after_a_restart_of_the_server_reads_and_commits_go_on(each_postgr
 
         assert await engine.get("a", [b"k"]) == {b"k": b"v"}
         assert await engine.commit(ONE, later(held), [writes("a", {b"k": b"w"})]) == {held[0].slot}
+
+
+async def test_however_many_read_a_sign_of_life_finds_a_connection(postgres: Postgres, schema: str) -> None:
+    url = f"{postgres.url('postgres')}&schema={schema}&connections=4"
+    async with opened(lambda: PostgresEngine(url), ONE) as engine:
+        await engine.get("a", [b"k"])
+        holder = await asyncpg.connect(postgres.url("postgres"))
+        try:
+            async with holder.transaction():
+                await holder.execute(f"LOCK TABLE {schema}.kv IN ACCESS EXCLUSIVE MODE")
+                reads = [asyncio.ensure_future(engine.get("a", [b"k"])) for _ in range(20)]
+                await asyncio.sleep(0)
+                async with asyncio.timeout(STATEMENT_S / 2):
+                    assert await engine.beat(ONE, 10)
+                assert not any(read.done() for read in reads)
+            assert await asyncio.gather(*reads) == [{}] * 20
+        finally:
+            holder.terminate()
+
+
+async def test_a_commit_waits_for_the_disk_whatever_the_servers_default_is(postgres: Postgres) -> None:
+    assert postgres.sql("SHOW synchronous_commit") == "off"
+    connection = await connect(read_url(postgres.url("postgres") + "&synchronous_commit=off"))
+    try:
+        assert await connection.fetchval("SHOW synchronous_commit") == "on"
+        assert await connection.fetchval("SHOW default_transaction_isolation") == "read committed"
+    finally:
+        connection.terminate()
 
 
 # ---- Numbers of actors ---------------------------------------------------------------------------
@@ -185,8 +221,7 @@ async def test_two_actors_never_share_a_number(postgres: Postgres, schema: str) 
 
 async def test_an_actor_that_another_host_made_meanwhile_is_found(postgres: Postgres, schema: str) -> None:
     url = f"{postgres.url('postgres')}&schema={schema}"
-    connect = lambda: PostgresEngine(url)  # noqa: E731
-    async with opened(connect, ONE) as engine, opened(connect, TWO) as other:
+    async with opened(lambda: PostgresEngine(url), ONE) as engine, opened(lambda: PostgresEngine(url), TWO) as other:
         held = await taken(engine, ONE, "a")
         assert await engine.stored("a") == (False, None)
         await engine.release([held[0].slot], ONE)
