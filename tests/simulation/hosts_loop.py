@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from random import Random
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ class HostsLoop(SimLoop):
 
     @staticmethod
     def context_of(host: str) -> Context:
-        context = copy_context()
+        context = Context()
         context.run(HOST.set, host)
         return context
 

@@ -63,6 +63,10 @@ class Instance:
         self.claims_made = 0
         self.operated = self.random.random() < 0.4
         """Operators cancel and retry in bulk, and undo that."""
+        self.claims_are_watched = True
+        """A claim that waits gets what it may have within an instant."""
+        self.crowds = True
+        """Users come at one instant, now and then."""
         self.actions: list[str] = []
         self.pausing = False
         """Somebody stops pool a just now: two would not know of each other."""
@@ -117,7 +121,7 @@ class Instance:
         """Workers in the process of the host, and once the others."""
         if not self.pullers:
             return
-        if others:
+        if others and self.claims_are_watched:
             self.world.spare(Watch(self).live())
         for n in range(self.pullers):
             inside = n % 2 == 1
@@ -186,7 +190,7 @@ class Instance:
             if self.promises.steps and self.random.random() < 0.1:
                 self.world.step(self.random.choice((-3_600_000, 3_600_000)))
             await self.operate(jobs, wish)
-            if self.random.random() < 0.2:
+            if self.crowds and self.random.random() < 0.2:
                 await Crowd(self, jobs).come()
             if self.operated and self.random.random() < 0.3:
                 await Operator(self, jobs).act()

@@ -14,6 +14,7 @@ import click
 from tests.mutants.breaking import broken_copy, run_tests
 from tests.simulation.mutants_acts import ACTS
 from tests.simulation.mutants_clocks import CLOCKS
+from tests.simulation.mutants_owners import OWNERS
 from tests.simulation.mutants_queues import QUEUES
 from tests.simulation.mutants_schedules import SCHEDULES, Mutant
 
@@ -243,6 +244,7 @@ MUTANTS = (
     *SCHEDULES,
     *ACTS,
     *QUEUES,
+    *OWNERS,
     *CLOCKS,
     Mutant(
         "live attempts are claimed again when their lease ends",
@@ -259,7 +261,7 @@ def caught(mutant: Mutant, seeds: int) -> tuple[str, str] | None:
     """The first test that failed and why; None if the simulation noticed nothing."""
     with tempfile.TemporaryDirectory() as made:
         broken_copy(mutant, Path(made))
-        run = run_tests(Path(made), ["tests/simulation/test_simulation.py", "--seeds", str(seeds)], LIMIT_S)
+        run = run_tests(Path(made), [mutant.tests, "--seeds", str(seeds)], LIMIT_S)
     if run.code == 0:
         return None
     if run.failed is None:

@@ -13,6 +13,7 @@ class Mutant(Breakage):
 
     seeds: int = 0
     """At least so many, if the story that shows it is a rare one."""
+    tests: str = "tests/simulation/test_simulation.py"
 
 
 SCHEDULES = (

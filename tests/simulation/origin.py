@@ -77,7 +77,7 @@ class Origin:
         self.world, self.record, self.memory = world, record, memory
 
     async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        task = asyncio.ensure_future(self._receive(headers, body))
+        task = self.world.apart(self._receive(headers, body))
         self.world.spare(task)
         return await asyncio.shield(task)
 

@@ -75,6 +75,8 @@ class Pulled:
     on_done: Callable[[JobRow], None] = lambda _: None
     on_cancelled: Callable[[JobRow], None] = lambda _: None
     """It is about to be cancelled."""
+    late: bool = False
+    """Hosts stand still in this run."""
     takes: dict[str, Callable[[str], bool]] = field(default_factory=dict)
     """By worker: whether it takes jobs of a queue. Only of those that take all."""
     leases: dict[bytes, LeaseRow] = field(default_factory=dict)
@@ -313,6 +315,9 @@ class Pulled:
         )
         hold = Hold(job, worker, job.lease_until)
         others = self.holds.setdefault(job.webhook_id, [])
+        if self.late and now >= job.lease_until:
+            hold.over = True  # the answer stood still on its way, and what it gives has ended
+            return hold
         for other in others:
             began = job.lease_until - job.lease_ms
             late = steps or began >= other.until

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.simulation import traveller
 from tests.simulation.backlog import until_worked_off
@@ -25,6 +25,7 @@ from tocsin.actors.testing import VirtualClock, Weather, crash
 from tocsin.dispatch.signing import Signer
 from tocsin.storage.testing import FaultyProvider
 
+T = TypeVar("T")
 SECRET = "whsec_" + "c2ltdWxhdGVkIHNlY3JldCBvZiAzMiBieXRlcw=="
 NAMES = ("sim", "twin", "third")
 USERS = 4
@@ -199,9 +200,13 @@ class World:
     def instants_ahead(self) -> list[int]:
         return [ms for instance in self.instances.values() for ms in instance.promises.instants_ahead()]
 
+    def apart(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin what does not belong to the one who asks."""
+        return asyncio.ensure_future(work)
+
     def spare(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         """Another process: it goes on when the host is gone."""
-        task = asyncio.ensure_future(work)
+        task = self.apart(work) if isinstance(work, Coroutine) else work
         self.receiving.add(task)
         task.add_done_callback(self.receiving.discard)
         task.add_done_callback(self.must_not_fail)

@@ -205,13 +205,13 @@ class SchedulerService:
         return self.host.start_soon(work)
 
     def _make(self, ctx: ActorContext) -> SchedulerActor:
-        owner, name = self.host.provider.owner, ctx.id.name
+        owner, name, actor = self.host.provider.owner, ctx.id.name, str(ctx.id)
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
             ctx, self.inflight(name), self.renderers, owner,
             lambda: (
-                (trouble_of(self.host.provider, str(ctx.id)) is not None or self.health.was_in_trouble)
-                and self.health.store_trouble(str(ctx.id)) is not None
+                (trouble_of(self.host.provider, actor) is not None or self.health.was_in_trouble)
+                and self.health.store_trouble(actor) is not None
             ),
             self._limits, self.clock, self.deaths.note, self._failed_slots, ticked,
         )  # fmt: skip

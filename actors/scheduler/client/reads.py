@@ -147,10 +147,11 @@ class LocalReads:
 
     async def clock(self, wait_s: float | None) -> ClockState | None:
         """Return how the test clock stands, once no advance goes on or after so long."""
-        here, waiters = self._instance, self._instance.service.inflight(self._instance.name).result_waiters
-        with waiters.watch(CLOCK_STOPS) as stopped:
+        here = self._instance
+        inflight = here.service.inflight(here.name)  # whoever waits keeps it alive: its successor would not tell them
+        with inflight.result_waiters.watch(CLOCK_STOPS) as stopped:
             found = await clock_reads.of(here.view(), here.service.facts(here.name))
-            if wait_s == 0 or found is None or not found.advancing or waiters.stopping:
+            if wait_s == 0 or found is None or not found.advancing or inflight.result_waiters.stopping:
                 return found
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
