@@ -82,8 +82,8 @@ MUTANTS = (
     Mutant(
         "a lost commit does not break the activation",
         "actors/runtime/activation.py",
-        "        if error is not None:\n            self.break_(error)\n            return",
-        "        if error is not None:\n            pass",
+        "        elif error is not None:\n            self.break_(error)\n        else:\n            self._durable",
+        "        else:\n            self._durable",
     ),
     Mutant(
         "a failed turn keeps its memory",
