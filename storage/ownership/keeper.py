@@ -131,7 +131,8 @@ class Keeper:
         await self._release()
         if self._membership.host == me:
             await self._follow_ring(me)
-        if (self._map_wanted and not self._hinted) or self._map_is_old():
+        busy = self._hinted or self._leaving is not None
+        if (self._map_wanted and not busy) or self._map_is_old():
             await self._read_slots()
 
     async def _follow_ring(self, me: str) -> None:
@@ -222,7 +223,8 @@ class Keeper:
         rows = await self._engine.slots()
         if self._membership.host != me:
             return
-        self._map_wanted, self._map_read_at = False, asyncio.get_running_loop().time()
+        self._map_wanted = any(row.owner is None for row in rows)  # others take those just now
+        self._map_read_at = asyncio.get_running_loop().time()
         self._where.read_slots(rows)
         await self._forget_dead(rows)
         strays = [row.slot for row in rows if row.owner == me and row.slot not in self._slots.held]
@@ -282,7 +284,7 @@ class Keeper:
         if slots and owner == self._membership.host:
             await self.release(slots, owner)
         self._slots.released(tenures, _handed_over())
-        self._leaving = None
+        self._leaving, self._map_wanted = None, True
         self._counts.handed_over += len(slots)
         self._where.note(slots, None)
         self._parts.hints.send()

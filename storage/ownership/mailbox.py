@@ -135,8 +135,7 @@ class OwnedMailbox:
             )
         self.counts.mail_sent += 1
         owner = self.post.owner_of(letter.mail.slot)
-        if owner is not None:
-            self.hints.send([owner])
+        self.hints.send([] if owner is None else [owner])
 
     async def _send_all(self) -> None:
         try:

@@ -183,7 +183,8 @@ class Membership:
             sent, host = loop.time(), self.host
             beat: Beat | None = None
             try:
-                async with asyncio.timeout(max(self._timing.ttl_s - self._timing.margin_s, RETRY_S)):
+                # A connection that hangs leaves time for another try while the lease runs.
+                async with asyncio.timeout(max((self._timing.ttl_s - self._timing.margin_s) / 2, RETRY_S)):
                     if host:
                         beat = await self._engine.beat(host, self._timing.ttl_s)
                     if beat is None or self._session_is_gone_for_long():

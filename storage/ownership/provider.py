@@ -168,9 +168,11 @@ class OwnedProvider:
             self.owner = self._membership.host
             self.handles.open_all()
             self._started = True
-            await self._keeper.look()
+            with suppress(StoreUnavailable):  # the keeper looks again
+                await self._keeper.look()
         except BaseException:
             self._started = False
+            self._membership.end()
             await self.engine.close()
             raise
         self._hints.send()

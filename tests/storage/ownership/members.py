@@ -20,7 +20,7 @@ from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.shared_disk import SharedDisk
 
 T = TypeVar("T")
-TIMING = Timing(ttl_s=3.0, beat_s=1.0, margin_s=0.5, look_s=0.5, second_look_s=0.25, leave_s=1.5)
+TIMING = Timing(ttl_s=3.0, beat_s=1.0, margin_s=0.5, look_s=0.5, second_look_s=0.25, leave_s=1.5, step=256)
 
 
 class Member:
