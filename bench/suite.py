@@ -13,7 +13,7 @@ from bench import machine
 from bench.figures import Book
 from bench.lease import receiver_process
 from bench.loops import loop_factory
-from bench.parts import draining, growth, lateness, limits, over_http, queueing, restarts, scheduling
+from bench.parts import cluster, draining, growth, lateness, limits, over_http, queueing, restarts, scheduling
 from bench.report import write
 from bench.setting import Part, Setting
 
@@ -31,6 +31,7 @@ PARTS = (
     restarts.STARTING,
     growth.OTHERS,
     restarts.KILLING,
+    cluster.PART,
 )
 NAMES = tuple(part.name for part in PARTS)
 RESULTS = Path(__file__).parent

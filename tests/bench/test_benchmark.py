@@ -13,11 +13,13 @@ from click.testing import CliRunner
 from bench import suite
 from bench.__main__ import main
 from bench.figures import Book, Row
-from bench.parts import draining, limits
+from bench.parts import cluster, draining, limits
 from bench.report import as_json, as_markdown
 from bench.setting import Part, Setting
 
-LONG = {"killed/lost", "killed/doubled"}
+LONG = {"killed/lost", "killed/doubled"} | {
+    row.name for row in cluster.ROWS if row.name.startswith("cluster/gap/") or row.name[-2:] in ("/2", "/4")
+}
 """Rows that need more seconds than a test has: leases must end before anything can come twice."""
 
 
