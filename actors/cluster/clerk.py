@@ -26,6 +26,10 @@ AT_ONCE: Final = 32
 """Actors whose mail is done at the same time."""
 AGAIN_S: Final = 1.0
 """After the mailbox could not be read."""
+TOGETHER: Final = 100
+SUBMISSION: Final = b'"jobs.submit'
+HEAD: Final = 20
+"""Bytes of a body in which the name of its operation begins."""
 REMEMBERED: Final = 10_000
 """Calls done last, which may come again before the store has noted that they were done."""
 
@@ -36,6 +40,13 @@ class NotNow(Exception):
 
 class Stays(Exception):
     """Raised for a call of which nobody would hear that it failed: it stays in the mail, and those behind are done."""
+
+
+def _together(line: Sequence[Arrived]) -> Sequence[Arrived]:
+    """Return the calls at the head of a line that are begun at the same time: submissions, in their order, which then
+    share turns; or one that is none."""
+    n = next((n for n, arrived in enumerate(line[:TOGETHER]) if SUBMISSION not in arrived.body[:HEAD]), TOGETHER)
+    return line[: max(n, 1)]
 
 
 class Clerk:
@@ -84,21 +95,19 @@ class Clerk:
         try:
             async with self._room:
                 while line:
-                    page = line[:]
-                    done: list[tuple[Arrived, bytes]] = []
-                    try:
-                        for arrived in page:
-                            try:
-                                done.append((arrived, await self._answer(arrived)))
-                            except Stays as why:
-                                self._tell_stays(arrived, why)
-                    except NotNow as why:
-                        log.info("mail for %s waits: %s", actor, why)
-                        return
-                    finally:
-                        await self._end(done)
-                    del line[: len(page)]
-                    self._known.difference_update(arrived.op for arrived in page)
+                    group = _together(line)
+                    answers = await asyncio.gather(*map(self._answer, group), return_exceptions=True)
+                    pairs = list(zip(group, answers, strict=True))
+                    await self._end([(arrived, answer) for arrived, answer in pairs if isinstance(answer, bytes)])
+                    for arrived, answer in pairs:
+                        if isinstance(answer, Stays):
+                            self._tell_stays(arrived, answer)
+                        elif isinstance(answer, NotNow):
+                            return log.info("mail for %s waits: %s", actor, answer)
+                        elif isinstance(answer, BaseException):
+                            raise answer
+                    del line[: len(group)]
+                    self._known.difference_update(arrived.op for arrived in group)
         finally:
             del self._lines[actor]
             self._known.difference_update(arrived.op for arrived in line)
