@@ -23,6 +23,7 @@ from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.pages import PAGES
 from tests.mutants.postgresql import POSTGRESQL
 from tests.mutants.receiver import RECEIVER
+from tests.mutants.routing import OF_ROUTING
 from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
 from tests.mutants.transfers import TRANSFERS
@@ -38,6 +39,7 @@ MUTANTS = (
     *LISTS,
     *CALLBACKS,
     *RECEIVER,
+    *OF_ROUTING,
     *STORES,
     *POSTGRESQL,
     *CLIENTS,

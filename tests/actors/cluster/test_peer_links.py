@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.actors.cluster.city import City
 from tests.actors.cluster.test_routing import in_city
 from tocsin.actors.cluster.network import TcpNetwork, this_machine
-from tocsin.actors.cluster.seals import Challenge, Seal, Session
-from tocsin.actors.sharing.frames import BrokenLink
+from tocsin.actors.cluster.seals import PEER_VERSION, Challenge, PeerWelcome, Seal, Session
+from tocsin.actors.sharing.frames import BrokenLink, Kind
+from tocsin.actors.sharing.wire import Wire
 from tocsin.errors import SettingsError
 
 
@@ -31,6 +33,40 @@ def test_a_stranger_at_the_address_of_a_host_learns_nothing_and_is_believed_noth
             city.secrets["a"] = b"what a stranger made up"
             assert await b.scheduler("t").run_after("1h", "a:b", id="one") == "one"
             assert not any(b"a:b" in data for of, _, data in city.streets.passed if of == "b")
+
+    in_city(main)
+
+
+class Stranger(Wire):
+    """Has taken the address of a host, and lets everybody in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[int] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.send(Kind.CHALLENGE, 0, msgspec.json.encode(Challenge(PEER_VERSION, "a", "n")))
+
+    def received(self, kind: int, number: int, body: bytes) -> None:
+        self.heard.append(kind)
+        self.send(Kind.WELCOME, 0, msgspec.json.encode(PeerWelcome("0" * 64)))
+
+    def lost(self) -> None: ...
+
+
+def test_who_lets_everybody_in_without_the_secret_is_told_nothing() -> None:
+    async def main(city: City) -> None:
+        async with city.two() as (_, b):
+            strangers: list[Stranger] = []
+
+            def accept(_: object) -> Stranger:
+                strangers.append(Stranger())
+                return strangers[-1]
+
+            city.streets.doors["a"] = accept
+            assert await b.scheduler("t").run_after("1h", "a:b", id="one") == "one"
+            assert [one.heard for one in strangers] == [[Kind.HELLO]] and len(city.done) == 1
 
     in_city(main)
 
