@@ -7,10 +7,10 @@ import asyncio
 import msgspec
 import pytest
 
-from tests.actors.cluster.city import City
+from tests.actors.cluster.city import City, Street
 from tests.actors.cluster.test_routing import in_city
 from tocsin.actors.cluster.network import TcpNetwork, this_machine
-from tocsin.actors.cluster.seals import PEER_VERSION, Challenge, PeerWelcome, Seal, Session
+from tocsin.actors.cluster.seals import PEER_VERSION, Challenge, PeerHello, PeerWelcome, Seal, Session
 from tocsin.actors.sharing.frames import BrokenLink, Kind
 from tocsin.actors.sharing.wire import Wire
 from tocsin.errors import SettingsError
@@ -33,6 +33,32 @@ def test_a_stranger_at_the_address_of_a_host_learns_nothing_and_is_believed_noth
             city.secrets["a"] = b"what a stranger made up"
             assert await b.scheduler("t").run_after("1h", "a:b", id="one") == "one"
             assert not any(b"a:b" in data for of, _, data in city.streets.passed if of == "b")
+
+    in_city(main)
+
+
+class Intruder(Wire):
+    """Opens a link without knowing the secret, and goes on whatever it hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[int] = []
+
+    def received(self, kind: int, number: int, body: bytes) -> None:
+        self.heard.append(kind)
+        if kind == Kind.CHALLENGE:
+            self.send(Kind.HELLO, 0, msgspec.json.encode(PeerHello(PEER_VERSION, "b", "n", "0" * 64)))
+            self.send(Kind.CALL, 1, b"[]")
+
+    def lost(self) -> None: ...
+
+
+def test_who_opens_a_link_without_the_secret_hears_nothing_of_the_host() -> None:
+    async def main(city: City) -> None:
+        async with city.two():
+            intruder = await Street(city.streets, "x").connect("street:a", Intruder)
+            await city.clock.sleep(1)
+            assert intruder.heard == [Kind.CHALLENGE, Kind.TURNED_AWAY] and intruder.is_lost
 
     in_city(main)
 
