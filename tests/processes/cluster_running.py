@@ -73,7 +73,10 @@ async def running(
     async with AsyncExitStack() as stack:
         words = receiver, "0", str(log)
         _, came_at = stack.enter_context(python_module("tests.processes.cluster_receiver", *words))
-        hosts = stack.enter_context(cluster(folder, store, f"http://{receiver}:{came_at}", places))
+        # On a thread: what the hosts wait for may be a standby whose way leads through this loop.
+        hosts = await asyncio.to_thread(
+            stack.enter_context, cluster(folder, store, f"http://{receiver}:{came_at}", places)
+        )
         port = await stack.enter_async_context(round_robin([(host.address, host.port) for host in hosts]))
         names = [f"actor-{number}" for number in range(actors)]
         yield Running(hosts, Load(lambda: port, names, Random(seed), TIMEOUT_MS), log)
