@@ -95,9 +95,9 @@ OWNERS = (
     ),
     owners(
         "a lost tenure's handles go on writing",
-        "ownership/commits.py",
-        "for slot, tenure in tenures.items() if self._slots.held.get(slot) is not tenure}:\n",
-        "for slot, tenure in tenures.items() if slot not in self._slots.held}:\n",
+        "ownership/slots.py",
+        "                handle.failed = handle.failed or error  # what",
+        "                pass  # what",
     ),
     owners(
         "slots whose taking was not answered are left alone",

@@ -119,6 +119,8 @@ class Process:
         while not self.stopping:
             await asyncio.sleep(self.random.choice((0, 0.01, 0.3, 1)))
             name = self.random.choice(self.world.names)
+            if self.world.quiet:
+                continue
             if not self.provider.locate(name).here or any(one.covers(name) for one in self.leaving):
                 continue
             self.world.one_is_here(name)

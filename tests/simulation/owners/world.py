@@ -36,6 +36,10 @@ class World:
         self.timing = Timing.of(random.choice((3.0, 10.0)))
         self.kinds = random.sample(DISASTERS, random.randint(1, 5))
         self._share = random.choice((0.0, 0.0, 0.05, 0.2))
+        if random.random() < 0.5:  # what one kind of trouble must not bring about is seen where there is no other
+            self.kinds, self._share = [random.choice((*DISASTERS, "stop"))], 0.0
+        self.quiet = False
+        """Nobody writes at present."""
         self.calm = self.drained = False
         self.names = [f"actor/{n}" for n in range(NAMES)]
         self.processes: list[Process] = []
@@ -124,8 +128,21 @@ class World:
                 behind = self.disk.copied()
                 await asyncio.sleep(self.random.choice((0.1, 0.5, 2)))
                 self.disk.roll_back(behind)
+                if self.kinds == [kind]:
+                    await self.idle_owners_notice()
             case _:
                 victim.spawn(self.ask(victim, kind))
+
+    async def idle_owners_notice(self) -> None:
+        """Who owns what was rolled back notices although nothing is written: its memory is newer than the store."""
+        self.quiet = True
+        await asyncio.sleep(self.timing.ttl_s + AGAIN_S)
+        for one in self.running():
+            for name, found in one.open.items():
+                if one.provider.locate(name).here and not found.under_way:
+                    stored = self.disk.count(name)
+                    self.ledger.must(found.n == stored, f"{one.name} has {name} at {found.n}, in the store is {stored}")
+        self.quiet = False
 
     async def ask(self, victim: Process, kind: str) -> None:
         """What an operator does, by one of the hosts."""
@@ -135,7 +152,10 @@ class World:
                 await victim.provider.drain_host(target.engine.host)
                 self.drained = True
             else:
-                await victim.provider.release_slots([self.disk.slot_of(self.random.choice(self.names))])
+                for _ in range(6):
+                    await asyncio.sleep(0.2)
+                    names = self.random.sample(self.names, 4)
+                    await victim.provider.release_slots(sorted({self.disk.slot_of(name) for name in names}))
         except StoreError as error:
             self.note(f"{kind}: {error!r}")
 
@@ -180,6 +200,9 @@ class World:
         for op in sorted(self.ledger.refused.keys() & in_store)[:5]:
             self.ledger.broken.append(f"{op!r} is in the store, and was refused: {self.ledger.refused[op]}")
         self.roll_backs_are_loud()
+        if self.kinds == ["stop"]:  # hosts come and go, and nothing else happens
+            refused = [why for why in self.ledger.refused.values() if not why.startswith("StoreClosed")]  # opened anew
+            self.ledger.must(not refused, f"refused in a hand-over: {refused}")
 
     def roll_backs_are_loud(self) -> None:
         undone = self.ledger.lost & self.ledger.acknowledged.keys()
