@@ -67,12 +67,6 @@ OWNERS = (
         "",
     ),
     owners(
-        "slots are released while commits are under way",
-        "ownership/keeper.py",
-        "            if not self._parts.settled(tenures):\n",
-        "            if self._ending and not self._parts.settled(tenures):\n",
-    ),
-    owners(
         "a commit of unknown outcome failed",
         "ownership/commits.py",
         "                if await self._landed(sent, error):\n                    return self._bump(sent)\n"

@@ -109,9 +109,12 @@ class Process:
         """Begin nothing more, let end what is under way, and let go."""
         for one in [one for name, one in self.open.items() if event.covers(name)]:
             await one.settled.wait()
-        for name in [name for name in self.open if event.covers(name)]:
-            del self.open[name]
         await asyncio.sleep(self.random.choice((0, 0, 0.1, 1)))
+        for name in [name for name in self.open if event.covers(name)]:
+            if self.random.random() < 0.5:  # a turn that was under way ends
+                with suppress(StoreError):
+                    await self.add(name)
+            self.open.pop(name, None)
         event.left()
         self.leaving.remove(event)
 
