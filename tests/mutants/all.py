@@ -20,6 +20,7 @@ from tests.mutants.once import ONCE
 from tests.mutants.operating import OPERATING
 from tests.mutants.outbox_mail import OUTBOX_MAIL
 from tests.mutants.over_http import OVER_HTTP
+from tests.mutants.owning import OWNING
 from tests.mutants.pages import PAGES
 from tests.mutants.postgresql import POSTGRESQL
 from tests.mutants.receiver import RECEIVER
@@ -52,6 +53,7 @@ MUTANTS = (
     *LABS,
     *CLOCKS,
     *CLUSTERS,
+    *OWNING,
     *OUTBOX_MAIL,
     *BENCHMARKS,
     *PAGES,

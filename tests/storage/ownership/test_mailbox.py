@@ -190,3 +190,19 @@ def test_much_mail_at_once_takes_few_statements_and_few_hints() -> None:
         assert set(map(tuple, hints)) == {(two.provider.owner,)}
 
     in_world(main)
+
+
+def test_mail_for_a_slot_whose_owner_is_not_known_wakes_all() -> None:
+    async def main(world: World) -> None:
+        one, two, name = await two_with_mail(world, SLOW)
+        reader = Reader(two)
+        await asyncio.sleep(0.1)
+        one.provider._where.note(range(4096), None)
+        began = asyncio.get_running_loop().time()
+        await one.provider.mailbox.send(name, "1" * 32, b"abc")
+        assert await one.provider.mailbox.answer("1" * 32, 5.0) == b"cba"
+
+        assert asyncio.get_running_loop().time() - began < 0.1
+        reader.task.cancel()
+
+    in_world(main)
