@@ -120,18 +120,16 @@ class StoreMove:
     # ---- What was done before --------------------------------------------------------------------
 
     async def _check_alone(self) -> None:
+        """Refuse stores that other hosts use. A host that was killed is waited for: it is declared dead soon."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + OPEN_S
         for place in (self._source, self._target):
-            if (shared := shared_of(place.provider)) is not None:
-                facts = await shared.facts()
-                others = [
-                    one.name
-                    for one in facts.hosts
-                    if one.host != facts.host and one.state != "dead" and one.lease_left_ms > 0
-                ]
-                if others:
+            while others := await _others(place.provider):
+                if loop.time() >= end:
                     raise StoreLocked(
                         f"{place.name} is in use by {', '.join(others)}: stop all hosts of it before it is moved"
                     )
+                await asyncio.sleep(PAUSE_S)
 
     async def _notes(self) -> tuple[MoveNote | None, MoveNote | None]:
         """Return the notes of this move in both stores; those of moves that have ended are none. ConflictError if one
@@ -279,6 +277,14 @@ async def counted(provider: StoreProvider, name: str) -> Counted:
 
 def _added(sums: Sums, one: Counted) -> Sums:
     return Sums(sums.actors + 1, sums.rows + one.rows, sums.size + one.size)
+
+
+async def _others(provider: StoreProvider) -> list[str]:
+    """Return the names of the other hosts of a store that several share."""
+    if (shared := shared_of(provider)) is None:
+        return []
+    facts = await shared.facts()
+    return [one.name for one in facts.hosts if one.host != facts.host and one.state != "dead"]
 
 
 async def _note(place: Place) -> MoveNote | None:

@@ -137,6 +137,11 @@ class SharedProvider(StoreProvider, Protocol):
         """Say where other hosts reach this one, and its share of the slots. To be called before `start`."""
         ...
 
+    def announce_rules(self, rules: str) -> None:
+        """Say by which rules this host assigns instances to stores: others see it at the end of its name. To be called
+        before `start`."""
+        ...
+
     @property
     def store_ms(self) -> int | None:
         """Return the time of the store's clock now, ms since the epoch, as the last beats tell; None before the first.

@@ -147,6 +147,10 @@ class OwnedProvider:
     def announce(self, url: str | None, weight: int = 1) -> None:
         self._membership.announced = Announced(self._membership.announced.name, url, weight)
 
+    def announce_rules(self, rules: str) -> None:
+        said = self._membership.announced
+        self._membership.announced = Announced(f"{said.name.partition(' ')[0]} {rules}", said.url, said.weight)
+
     def lane(self, slot: int) -> Combiner:
         return self._lanes[slot % len(self._lanes)]
 

@@ -18,13 +18,15 @@ from tocsin.storage.shared import shared_of
 
 SHOWN: Final = 3
 NAMES_AT_ONCE: Final = 1_000
-TRIES: Final = 20
+TRIES: Final = 60
 PAUSE_S: Final = 0.25
 
 
 async def agree(parts: Mapping[str, StoreProvider], rules: Rules) -> None:
     """Have these started stores keep the rules. SettingsError, with nothing changed, if an instance would belong to
-    another store than the one it is in; StoreMoved."""
+    another store than the one it is in, or if other hosts go by other rules; StoreMoved."""
+    for name, part in parts.items():
+        await _check_others(name, part, rules)
     notes = {name: await read_notes(part.view(NOTES)) for name, part in parts.items()}
     for name, found in notes.items():
         check_not_moved(found, f"the store {name}")
@@ -79,28 +81,35 @@ async def _check_stay(name: str, part: StoreProvider, rules: Rules) -> None:
 
 
 async def _keep(name: str, part: StoreProvider, rules: Rules) -> None:
-    """Write the rules into a store. Where several hosts have it, they must have the same ones."""
+    """Write the rules into a store; of a shared one, the host does it that has the actor."""
     written = rules.written(name)
-    others = await _others(part)
     for _ in range(TRIES):
         if (await part.view(NOTES).get([RESIDENCY])).get(RESIDENCY) == written:
             return
-        if not others:
-            try:
-                return await write_notes(part, {RESIDENCY: written})
-            except StoreLocked:  # another host has come, or this one does not have that actor yet
-                pass
+        try:
+            await write_notes(part, {RESIDENCY: written})
+            # A host that came meanwhile has seen what is written, or is seen here.
+            return await _check_others(name, part, rules)
+        except StoreLocked:
+            if shared_of(part) is None:
+                raise
         await asyncio.sleep(PAUSE_S)
-        others = await _others(part)
-    raise SettingsError(
-        f"the store {name} is in use by {others or 'another host'} with other rules: stop all hosts of it before you "
-        "change the rules"
-    )
+    raise SettingsError(f"the host that owns the notes of the store {name} does not write these rules: see its log")
 
 
-async def _others(part: StoreProvider) -> str:
-    """Return which other hosts use this store; nothing if none does."""
+async def _check_others(name: str, part: StoreProvider, rules: Rules) -> None:
+    """Refuse to use a store beside hosts that go by other rules. One that was killed is waited for: it is declared dead
+    soon."""
     if (shared := shared_of(part)) is None:
-        return ""
-    facts = await shared.facts()
-    return ", ".join(one.name for one in facts.hosts if one.host != facts.host and one.state != "dead")
+        return
+    mark, others = rules.mark, [""]
+    for _ in range(TRIES):
+        facts = await shared.facts()
+        here = (one for one in facts.hosts if one.host != facts.host and one.state != "dead")
+        if not (others := [one.name for one in here if not one.name.endswith(mark)]):
+            return
+        await asyncio.sleep(PAUSE_S)
+    raise SettingsError(
+        f"the store {name} is in use by {', '.join(others)} with other rules: stop all hosts of it before you change "
+        "the rules"
+    )

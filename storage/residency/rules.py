@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final
 
 from tocsin.errors import SettingsError
@@ -71,6 +72,11 @@ class Rules:
         """Return the rules as the store `own` keeps them."""
         kept = {"store": own, "stores": self.stores, "patterns": dict(sorted(self.patterns.items())), "rest": self.rest}
         return json.dumps(kept, separators=(",", ":")).encode()
+
+    @property
+    def mark(self) -> str:
+        """Return what tells these rules from others, for the name of a host."""
+        return f"rules-{blake2b(self.written(''), digest_size=4).hexdigest()}"
 
     def in_words(self) -> str:
         """Return the rules as they are configured."""

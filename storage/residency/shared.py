@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final
 
 from tocsin.errors import ResidencyError, StoreError, StoreUnavailable
@@ -36,6 +36,8 @@ class SharedNamedStores(NamedStores):
         super().__init__(parts, rules)
         self.shared = {name: shared for name, part in self.parts.items() if (shared := shared_of(part)) is not None}
         self.mailbox: Mailbox = Mailboxes(self)
+        for part in self.shared.values():
+            part.announce_rules(rules.mark)
 
     def shared_part(self, actor: str) -> SharedProvider | None:
         """Return the store of an actor if several hosts have it."""
@@ -49,6 +51,11 @@ class SharedNamedStores(NamedStores):
         if part is None:
             return Located(here=True)
         return Located(here=False) if self.is_away(name) else part.locate(name)
+
+    @property
+    def lease_good(self) -> bool:
+        """Return whether anything can be begun. What is in a store without a good lease is not `here` by itself."""
+        return len(self.shared) < len(self.parts) or any(part.lease_good for part in self.shared.values())
 
     async def relocated(self, name: str, since: Located, wait_s: float) -> Located:
         part = self.shared_part(name)
@@ -83,15 +90,24 @@ class SharedNamedStores(NamedStores):
         for part in self.shared.values():
             part.announce(url, weight)
 
+    def announce_rules(self, rules: str) -> None:
+        for part in self.shared.values():
+            part.announce_rules(rules)
+
     async def facts(self) -> StoreFacts:
-        """Sum up the shared stores that are reached: a host has its own random id in each of them."""
+        """Sum up the shared stores that are reached. A host is told of once for each store, with another random id
+        there; this one always by its `owner`."""
         each = await self.facts_of_each()
         if not each:
             raise StoreUnavailable("none of the shared stores is reached")
-        hosts: list[HostFacts] = [host for one in each.values() for host in one.hosts]
+        hosts: list[HostFacts] = [
+            replace(one, name=f"{one.name} in {name}", host=self.owner if one.host == said.host else one.host)
+            for name, said in each.items()
+            for one in said.hosts
+        ]
         facts = list(each.values())
         return StoreFacts(
-            facts[0].host,
+            self.owner,
             hosts,
             sum(one.unowned for one in facts),
             sum(one.mail for one in facts),
@@ -108,7 +124,8 @@ class SharedNamedStores(NamedStores):
         return found
 
     async def drain_host(self, host: str) -> bool:
-        drained = [await part.drain_host(host) for part in self.shared.values()]
+        mine = host == self.owner
+        drained = [await part.drain_host(part.owner if mine else host) for part in self.shared.values()]
         return any(drained)
 
     async def release_slots(self, slots: Sequence[int]) -> Sequence[int]:

@@ -25,6 +25,7 @@ from tests.mutants.pages import PAGES
 from tests.mutants.postgresql import POSTGRESQL
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.routing import OF_ROUTING
+from tests.mutants.several_stores import SEVERAL_STORES
 from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
 from tests.mutants.transfers import TRANSFERS
@@ -42,6 +43,7 @@ MUTANTS = (
     *RECEIVER,
     *OF_ROUTING,
     *STORES,
+    *SEVERAL_STORES,
     *POSTGRESQL,
     *CLIENTS,
     *OVER_HTTP,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from tocsin.storage.api import Batch, OrderedStore, StoreProvider
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 from tocsin.storage.moving import Place, StoreMove, Sums
-from tocsin.storage.notes import NOTES, PROGRESS, RESIDENCY, write_notes
+from tocsin.storage.notes import NOTES, RESIDENCY
 from tocsin.storage.residency.opening import fit_to_serve, named_stores
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
@@ -125,7 +125,7 @@ async def test_a_move_that_is_killed_at_any_transaction_goes_on_and_one_store_at
             break
         Mortal.left = 10**9
         served = await is_served(source), await is_served(target)
-        assert not all(served) or content(target) == {}
+        assert not (served[0] and content(target)), "what changes in the source now would be left behind"
         if served[1] and content(target):
             assert content(target) == ACTORS
         async with moving(lambda: MemoryProvider(source), lambda: MemoryProvider(target)) as move:  # noqa: B023
@@ -137,7 +137,6 @@ async def test_a_move_that_is_killed_at_any_transaction_goes_on_and_one_store_at
 
 
 async def test_what_was_copied_is_not_copied_again() -> None:
-    source, target = filled(), MemoryDisk()
     opened: set[str] = set()
 
     class Noting(MemoryProvider):
@@ -146,24 +145,21 @@ async def test_what_was_copied_is_not_copied_again() -> None:
                 opened.add(name)
             return await super().open(name, create=create)
 
-    async with moving(lambda: MemoryProvider(source), lambda: MemoryProvider(target)) as move:
-        await move.run("m")
-        # As if it had been killed after the first page, before the source was sealed.
-    here = MemoryProvider(source)
-    await here.start()
-    left = (await here.view(NOTES).get([b"move"]))[b"move"].replace(b'"left"', b'"leaving"')
-    await write_notes(here, {b"move": left})
-    await here.stop()
-    there = MemoryProvider(target)
-    await there.start()
-    came = (await there.view(NOTES).get([b"move"]))[b"move"].replace(b'"arrived"', b'"arriving"')
-    await write_notes(there, {b"move": came, PROGRESS: b"scheduler/a"})
-    await there.stop()
+    for lives in range(1, 100):
+        source, target = filled(), MemoryDisk()
+        Mortal.left = lives
+        with suppress(StoreError):
+            async with moving(lambda: Mortal(source), lambda: Mortal(target)) as move:  # noqa: B023
+                await move.run("m")
+        if {"own/é", "scheduler/a"} < content(target).keys():
+            break  # the third actor has begun
+    Mortal.left = 10**9
 
     async with moving(lambda: MemoryProvider(source), lambda: Noting(target)) as move:
         await move.run("m")
 
     assert sorted(opened) == ["scheduler/b", "scheduler/empty"]
+    assert content(target) == ACTORS
 
 
 async def test_a_difference_is_found_before_anything_is_sealed() -> None:

@@ -17,7 +17,7 @@ from tocsin.storage.ownership.provider import OwnedProvider
 from tocsin.storage.residency.opening import fit_to_serve, named_stores
 from tocsin.storage.residency.provider import NamedStores
 from tocsin.storage.residency.shared import SharedNamedStores
-from tocsin.storage.shared import Located
+from tocsin.storage.shared import Located, SharedProvider
 from tocsin.storage.shared_disk import SharedDisk
 
 pytestmark = pytest.mark.anyio
@@ -235,6 +235,38 @@ async def test_a_shared_store_of_several_is_not_opened_alone_and_its_hosts_agree
     await use(later, "us-1")
     assert default.maps.keys() == {"scheduler/other", NOTES}
     await later.stop()
+
+
+async def test_hosts_that_start_together_on_new_stores_agree_and_tell_themselves_from_others() -> None:
+    disks = {"default": SharedDisk(), "eu": SharedDisk()}
+
+    def stores() -> NamedStores:
+        return named_stores({name: OwnedProvider(DiskEngine(disk), durable=False) for name, disk in disks.items()}, EU)
+
+    hosts = [stores() for _ in range(3)]
+    await asyncio.gather(*(host.start() for host in hosts))
+    try:
+        for host in hosts:
+            assert isinstance(host, SharedNamedStores)
+            facts = await host.facts()
+            assert facts.host == host.owner
+            assert sum(one.host == host.owner for one in facts.hosts) == 2, "once in each store"
+            assert len({one.host for one in facts.hosts}) == 1 + 2 * 2
+            assert {one.name.rpartition(" in ")[2] for one in facts.hosts} == {"default", "eu"}
+        assert isinstance(hosts[0], SharedNamedStores)
+        assert await hosts[0].drain_host(hosts[0].owner)
+        assert not await hosts[0].drain_host("nobody")
+    finally:
+        await asyncio.gather(*(host.stop() for host in hosts))
+
+
+def test_several_shared_stores_have_all_that_one_has() -> None:
+    stores = named_stores({"eu": OwnedProvider(DiskEngine(SharedDisk()), durable=False)}, EU)
+    members = {name for kind in SharedProvider.__mro__ for name in {*vars(kind), *getattr(kind, "__annotations__", {})}}
+
+    missing = [name for name in members if not name.startswith("_") and name not in {*dir(type(stores)), *vars(stores)}]
+
+    assert missing == []
 
 
 async def test_a_store_that_was_never_one_of_several_is_served_as_it_is() -> None:
