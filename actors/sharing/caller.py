@@ -16,7 +16,7 @@ from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.sharing.link import Gone, Moved
 from tocsin.actors.sharing.operations import OPERATIONS, Again, Operation
-from tocsin.errors import HolderLostError, HostClosedError, OverloadedError, StoreError
+from tocsin.errors import HolderLostError, HostClosedError, OverloadedError, StoreError, StoreUnavailable
 
 GAP_S: Final = 5.0
 """So long a call waits for somebody who can answer it. A take-over takes less than two seconds."""
@@ -65,6 +65,8 @@ class Trip:
     """Its operation id, if it is noted where it is done."""
     moved: int = 0
     """How often it came to a place where its subject was no longer."""
+    in_doubt: bool = False
+    """True once it was sent and not answered, and may change something: it may have been done."""
 
 
 class Caller(ABC):
@@ -164,9 +166,17 @@ class Caller(ABC):
                 self._quiet.set()
 
     async def _ask(self, operation: Operation, instance: str, values: Sequence[Any], who: AskedBy | None = None) -> Any:
-        began = self._clock.monotonic()
+        trip = Trip(operation, instance, values, self._clock.monotonic() + GAP_S, self.operation_id(operation))
+        try:
+            return await self._go(trip, who)
+        except (OverloadedError, StoreUnavailable) as error:
+            if trip.in_doubt:  # these say that nothing was done, and tell of the last try only
+                raise _unknown(operation) from error
+            raise
+
+    async def _go(self, trip: Trip, who: AskedBy | None) -> Any:
+        began, operation, instance, values = self._clock.monotonic(), trip.operation, trip.instance, trip.values
         body = operation.encode(values)
-        trip = Trip(operation, instance, values, began + GAP_S, self.operation_id(operation))
         left, waited = values, False
         while True:
             way = await self.reach(trip)
@@ -197,6 +207,7 @@ class Caller(ABC):
             except Gone as gone:
                 if gone.sent and not _may_repeat(trip):
                     raise _unknown(operation) from None
+                trip.in_doubt |= gone.sent and bool(trip.op)
             trip.until = self._clock.monotonic() + GAP_S  # somebody was there until now
             if operation.may_wait:
                 left, waited = operation.waiting_less(values, self._clock.monotonic() - began), True

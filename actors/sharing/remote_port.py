@@ -24,6 +24,7 @@ from tocsin.actors.sharing.caller import Caller, Unanswered
 from tocsin.actors.sharing.follower import Follower
 from tocsin.actors.sharing.operations import OPERATIONS, PARTS, HostPort, Operation
 from tocsin.dispatch.refusals import Refusal
+from tocsin.errors import HolderLostError, StoreError
 
 
 class RemotePart:
@@ -89,7 +90,14 @@ class RemoteJobs(RemotePart):
 
     async def _accepted(self, jobs: Sequence[NewJob]) -> Sequence[bool]:
         pairs = [(new.job.id, new.job.incarnation) for new in jobs]
-        known: Sequence[bool] = await self._caller.ask("host.accepted", "", [self._instance, pairs])
+        try:
+            known: Sequence[bool] = await self._caller.ask("host.accepted", "", [self._instance, pairs])
+        except StoreError as error:
+            raise HolderLostError(
+                "whoever was to accept this went away before it answered, and the store cannot be asked whether it did:"
+                " submit it again with an id of your own and on_conflict='keep'",
+                mayRepeat=False,
+            ) from error
         return known
 
 

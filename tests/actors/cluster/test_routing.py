@@ -15,7 +15,13 @@ from tests.actors.sharing.test_following import SNAPSHOT, every_operation, shown
 from tocsin import Actor, Job
 from tocsin.actors.scheduler.client.source import SOURCE, Source
 from tocsin.dispatch.words import SPEAKS_JSON
-from tocsin.errors import DuplicateScheduleIdError, NotAnsweredYetError, OverloadedError, StoreUnavailable
+from tocsin.errors import (
+    DuplicateScheduleIdError,
+    HolderLostError,
+    NotAnsweredYetError,
+    OverloadedError,
+    StoreUnavailable,
+)
 from tocsin.testing import simulate
 
 
@@ -154,6 +160,26 @@ def test_a_link_lost_in_mid_call_does_nothing_twice_and_loses_nothing(lost: str)
             assert [one.job_id for one in (await t.schedules.occurrences("s")).occurrences] == [run.id]  # type: ignore[attr-defined]
 
     in_city(main, seeds=3)
+
+
+def test_a_call_that_may_have_been_done_is_not_said_to_be_undone() -> None:
+    async def main(city: City) -> None:
+        async with city.two() as (_, b):
+            t = b.scheduler("t")
+            await t.run_after("1h", "a:b", id="one")
+            city.mail_is_full = True
+            city.streets.still.add("b")
+            cancelled = asyncio.create_task(t.cancel("one"))
+            await city.clock.sleep(0.1)
+            city.streets.doors.clear()
+            city.streets.cut("a")
+            with pytest.raises(HolderLostError) as lost:
+                await cancelled
+            assert lost.value.details == {"mayRepeat": True}
+            city.streets.still.clear()
+            assert await t.get("one") is None
+
+    in_city(main)
 
 
 def test_a_host_that_stands_still_is_not_waited_for() -> None:
