@@ -26,7 +26,7 @@ from tests.processes.cluster_running import SETTLE_S, Running, running, store_of
 KINDS_OF_DISRUPTION: Final = ("kill", "stop", "drain")
 DOWN_S: Final = 2.0
 """A host that was killed is started again after so long."""
-STOPPED: Final = (0.4, 0.95)
+STOPPED: Final = (0.3, 0.85)
 """A host is stopped for such a part of the time between two disruptions."""
 
 

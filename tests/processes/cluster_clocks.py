@@ -23,7 +23,7 @@ from tests.processes.server_process import ROOT
 
 AHEAD_S: Final = (40, 0, -40)
 TTL_S: Final = 5.0
-ORDINARY_S: Final = 1.0
+ORDINARY_S: Final = 3.0
 """Nothing comes later than that while all hosts live."""
 BEFORE_S: Final = 6.0
 AFTER_S: Final = 12.0

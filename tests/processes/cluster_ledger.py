@@ -17,6 +17,10 @@ NOTED_S: Final = 0.5
 """Shorter gaps are the ordinary lateness of a busy machine, and counted with no disruption."""
 
 
+SLACK_S: Final = 2.0
+"""Between a claim, with which the lease begins, and the callback, which names its deadline."""
+OVERDUE_S: Final = 0.1
+"""A job that is as late when something begins to go wrong was late before."""
 EARLY_S: Final = 0.1
 """Clocks of hosts are corrected by the store's to within so much."""
 
@@ -63,7 +67,8 @@ class Delivery:
 
     @property
     def lease_end(self) -> float:
-        return self.deadline + LEASE_MARGIN_S
+        """The earliest instant at which the lease may have ended."""
+        return self.deadline + LEASE_MARGIN_S - SLACK_S
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class Verdict:
     def cause(self, request: Request, first: Delivery) -> Disruption | None:
         """The last disruption before the callback came, unless the job was overdue when that began."""
         before = [one for one in self.disruptions if one.at <= first.at]
-        overdue = [one for one in before if one.at <= request.due + NOTED_S]
+        overdue = [one for one in before if one.at <= request.due + OVERDUE_S]
         return overdue[-1] if overdue else None
 
     def gaps(self, kind: str) -> dict[Disruption, list[float]]:

@@ -34,6 +34,8 @@ class Running:
     load: Load
     log: Path
     disruptions: list[Disruption] = field(default_factory=list)
+    doubted: frozenset[int] = frozenset()
+    """Jobs of which nothing is promised: their commits may be lost."""
 
     def disrupted(self, kind: str, host: int = -1) -> None:
         """Note that something begins to go wrong."""
@@ -54,7 +56,8 @@ class Running:
             time.sleep(settle_s)
 
     def verdict(self, bounds: dict[str, float]) -> Verdict:
-        deliveries, false = deliveries_in(self.log)
+        came, false = deliveries_in(self.log)
+        deliveries = [one for one in came if one.n not in self.doubted]
         return Verdict(self.load.requests, deliveries, self.disruptions, bounds, false)
 
 

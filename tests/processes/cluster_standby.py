@@ -7,6 +7,7 @@ and nothing else; the hosts notice it and say so, and go on from what is stored.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 import time
 from contextlib import AsyncExitStack
@@ -27,7 +28,10 @@ TTL_S: Final = 5.0
 LAG_S: Final = 1.5
 DETECTED_S: Final = 0.5
 """Whatever promotes the standby needs so long to see that the primary is gone."""
-BACK_S: Final = 4.0
+BACK_S: Final = 8.0
+FORGOTTEN_S: Final = 10.0
+"""What has not come so long after the end of the load was lost with the primary."""
+ON_ITS_WAY_S: Final = 1.0
 BEFORE_S: Final = 6.0
 AFTER_S: Final = 10.0
 KIND: Final = "primary lost"
@@ -78,32 +82,37 @@ async def lose_primary(
 
 
 async def _end(run: Running, settle_s: float, lag: tuple[float, float] | None) -> tuple[Verdict, int]:
-    """Judge. What was accepted during the lag, and did not come, was lost with the primary, and is left out."""
-    forgotten: list[int] = []
+    """Judge. What was asked for or done during the lag is in doubt: it may be lost with the primary, or done again."""
+    forgotten = 0
     if lag is not None:
-        await asyncio.sleep(BACK_S)
-        came = {one.n for one in run.verdict({}).deliveries}
-        forgotten = [
+        await asyncio.sleep(FORGOTTEN_S)
+        deliveries = run.verdict({}).deliveries
+        came = {one.n for one in deliveries}
+        doubted = {one.n for one in deliveries if lag[0] - ON_ITS_WAY_S <= one.at <= lag[1]}
+        doubted |= {
             request.n
             for request in run.load.requests
-            if request.n not in came and request.status and lag[0] - 1 <= request.tries[-1][0] <= lag[1]
-        ]
-        kept = [request for request in run.load.requests if request.n not in set(forgotten)]
-        run.load.requests[:] = kept
+            if any(lag[0] - ON_ITS_WAY_S <= at <= lag[1] for at, _ in request.tries)
+        }
+        forgotten = sum(1 for request in run.load.requests if request.status and request.n in doubted - came)
+        run.load.requests[:] = [request for request in run.load.requests if request.n not in doubted]
+        run.doubted = frozenset(doubted)
     await run.end(settle_s)
-    verdict = run.verdict({KIND: DETECTED_S + BACK_S})
-    return verdict.judge(), len(forgotten)
+    return run.verdict({KIND: DETECTED_S + BACK_S}).judge(), forgotten
 
 
 @click.command()
 @click.option("--postgres", "kinds", multiple=True, type=click.Choice(KINDS), default=KINDS)
-def main(kinds: tuple[str, ...]) -> None:
+@click.option("--keep", type=click.Path(path_type=Path), help="Copy the logs of hosts and receiver here.")
+def main(kinds: tuple[str, ...], keep: Path | None) -> None:
     """Lose the primary of each PostgreSQL; exit 1 if a promise is broken."""
     broken = []
     for kind in kinds:
         for synchronous in (True, False):
             with tempfile.TemporaryDirectory() as name, postgres_server(kind, durable=True, port=0) as server:
                 lost = asyncio.run(lose_primary(Path(name), server, synchronous=synchronous))
+                if keep is not None:
+                    shutil.copytree(name, keep / f"{kind}-{synchronous}", dirs_exist_ok=True)
                 how = "synchronous" if synchronous else f"asynchronous, {LAG_S:g} s behind"
                 noticed = lost.said.count(NOTICED)
                 click.echo(f"PostgreSQL {server.version}, {how}\n{lost.verdict.table()}")
