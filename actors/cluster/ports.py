@@ -30,9 +30,9 @@ LOOK_AGAIN_S: Final = 0.5
 """Between two looks into the store for what has no owner that would tell when it happens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Routing:
-    """The common part of all ports of one host."""
+    """The common part of all ports of one host. A lab, in which all is here, changes the provider."""
 
     provider: SharedProvider
     caller: ClusterCaller

@@ -14,6 +14,7 @@ from tocsin.actors.testing.lab.outside import start_really
 from tocsin.actors.testing.lab.stores import Stores
 from tocsin.errors import SettingsError, StoreLocked
 from tocsin.storage.api import StoreProvider
+from tocsin.storage.shared import Located
 
 FAR_MS: Final = 100 * 366 * 86_400_000
 """A clock of the lab does not step, so nobody need look at it again and again."""
@@ -37,6 +38,15 @@ class Chance:
             return self._same.getrandbits(bits)
         number = next(self._numbers) % (1 << NUMBERED)
         return number << bits - NUMBERED | self._system.getrandbits(bits - NUMBERED)
+
+
+class Alone:
+    """The whereabouts of actors in a lab: all are here, whatever several hosts share beside it."""
+
+    lease_good = True
+
+    def locate(self, name: str) -> Located:
+        return Located(here=True)
 
 
 class Hosts:
@@ -76,7 +86,15 @@ class Hosts:
         self._replace(host.runtime, "provider", host.runtime.provider)
         self._replace(host._service._dispatcher, "_transport", self._deliveries)
         self._replace(host, "_sharing", None)  # other processes have other labs
-        self._replace(host, "_heartbeat", None)  # it would post to the world once a minute
+        self._replace(host._life, "sharing", None)
+        if host._cluster is not None and self._stores.kind != "own":
+            self._replace(host._life, "cluster", None)
+            self._replace(host._cluster, "_provider", Alone())  # handles that the app has made already stand on it
+            self._replace(host._cluster._routing, "provider", Alone())
+            self._replace(host.runtime._elsewhere, "shared", Alone())
+            for name in ("_shared", "watch", "elsewhere"):
+                self._replace(host._service, name, None)
+        self._replace(host._life, "heartbeat", None)  # it would post to the world once a minute
         self._replace(host.runtime.alarms, "_look_again_ms", FAR_MS)
         chance = host.runtime.random
         if type(chance) is SystemRandom and "random" not in vars(chance):

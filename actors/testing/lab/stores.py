@@ -26,7 +26,7 @@ class Stores:
     def __init__(self, kind: Kind) -> None:
         if kind not in KINDS:
             raise SettingsError(f"store must be one of {', '.join(KINDS)}, not {kind!r:.100}")
-        self._kind = kind
+        self.kind = kind
         self._disks: dict[str, MemoryDisk] = {}
         self._files: dict[str, str] = {}
         self._folder: TemporaryDirectory[str] | None = None
@@ -34,17 +34,17 @@ class Stores:
 
     def opened(self, own: StoreProvider, number: int) -> StoreProvider:
         """Return a new provider in the place of the app's own, that of its `number`-th host."""
-        if self._kind == "own":
+        if self.kind == "own":
             return own
         place = self.place(own, number)
-        if self._kind == "memory":
+        if self.kind == "memory":
             return MemoryProvider(self._disks.setdefault(place, MemoryDisk()))
         return SQLiteProvider(self._file(place))
 
     def adopt(self, dedup: SQLiteDedup) -> None:
         """Give a dedup store of the app a file of the lab's own. What happens in the app's file at virtual times would
         prune what real deliveries left there."""
-        if self._kind == "own" or dedup in _ADOPTED:
+        if self.kind == "own" or dedup in _ADOPTED:
             return
         _ADOPTED.add(dedup)
         self._dedups[dedup] = dedup.path

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from asgiref.wsgi import WsgiToAsgi
 from flask import Flask
+from starlette.applications import Starlette
 
 from tests.actors.testing.lab.shop import SECRET, Shop
 from tocsin import ActorHost, Job, Received, Receiver, Retry, RetryLater, TerminalError
@@ -43,6 +44,18 @@ async def test_an_app_as_it_is_runs_days_in_virtual_time(store: Any, monkeypatch
     assert delivery.at == (START + timedelta(days=2)).timestamp() * 1000
     assert shop.did == [("remind", "anna")]
     assert not os.listdir(tmp_path), "the store that the app names is not touched"
+
+
+@STORES
+async def test_an_app_on_postgresql_runs_in_a_lab_without_one(store: Any) -> None:
+    host = ActorHost.open("postgresql://nobody@no-server.invalid/none", origin="http://127.0.0.1:1", secrets=[SECRET])
+    jobs = host.scheduler()
+    async with lab(Starlette(lifespan=host.lifespan), start=START, store=store) as t:
+        await jobs.run_after("2d", "carts:remind", {"user": "anna"})
+        await t.advance("47h")
+        assert not t.deliveries
+        await t.advance("1h")
+        assert [one.path for one in t.deliveries] == ["carts:remind"] and (await jobs.status()).cluster is None
 
 
 async def test_handlers_alone_are_an_app_too() -> None:
