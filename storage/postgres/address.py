@@ -38,6 +38,8 @@ class Address:
     """The name under which the server lists this program."""
     timing: Timing
     """Times of a host of this store."""
+    secrets: tuple[str, ...] = field(repr=False)
+    """Texts that must not be shown."""
     place: str
     """The store, for people: without a password."""
 
@@ -60,8 +62,11 @@ def read_url(url: str) -> Address:
     dsn = parts._replace(query=urlencode(query)).geturl()
     if not parts.netloc:  # geturl leaves `//` out before an empty place
         dsn = dsn.replace(f"{parts.scheme}:/", f"{parts.scheme}:///", 1)
+    secrets = {query.get("password"), query.get("sslpassword"), parts.password, unquote(parts.password or "")}
     place = _place(parts, query, hosts, schema)
-    return Address(dsn, hosts, schema, int(connections), connect_s, application, timing, place)
+    return Address(
+        dsn, hosts, schema, int(connections), connect_s, application, timing, tuple(filter(None, secrets)), place
+    )
 
 
 def _split(url: str) -> SplitResult:

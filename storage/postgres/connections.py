@@ -12,7 +12,7 @@ from asyncpg.connect_utils import SessionAttribute
 
 from tocsin.errors import StoreClosed, StoreSchema
 from tocsin.storage.postgres.address import Address
-from tocsin.storage.postgres.errors import FAILURES, misconfigured, translate
+from tocsin.storage.postgres.errors import FAILURES, misconfigured, said, translate
 from tocsin.storage.tasks import begin_soon
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def connect(address: Address, *, statement_s: float | None = STATEMENT_S, 
         settings |= PLANS
         settings |= {"idle_in_transaction_session_timeout": "5000"}
         settings |= {"statement_timeout": str(round((statement_s or 0) * 1000))}
-    last: Exception | None = None
+    failed: list[tuple[str, Exception]] = []
     for host, port in address.hosts or ((None, None),):
         try:
             return await asyncpg.connect(
@@ -63,13 +63,13 @@ async def connect(address: Address, *, statement_s: float | None = STATEMENT_S, 
                 target_session_attrs=SessionAttribute.primary, command_timeout=None if plain else SILENCE_S,
             )  # fmt: skip
         except OSError as error:  # of certificates too, which are a ValueError as well
-            last = error
+            failed.append((f"{host}:{port}", error))
         except ValueError as error:
-            raise misconfigured(error, address.place) from None
+            raise misconfigured(error, address.place, address.secrets) from None
         except FAILURES as error:
-            last = error
-    assert last is not None
-    raise translate(last, address.place)
+            failed.append((f"{host}:{port}", error))
+    each = "; ".join(f"{server}: {said(error)}" for server, error in failed) if len(failed) > 1 else ""
+    raise translate(failed[-1][1], address.place, each)
 
 
 async def timeline(connection: Connection | Pooled) -> str:

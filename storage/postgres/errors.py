@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import asyncpg
@@ -67,11 +67,16 @@ def leaves_nothing(error: BaseException) -> bool:
     return bool(code) and severity == "ERROR" and code[:2] != "08" and not code.startswith("57P")
 
 
-def translate(error: BaseException, place: str) -> StoreError:
-    """Return the named error, with the driver's own words. `place` is the store, without a password."""
+def said(error: BaseException) -> str:
+    """Return the driver's own words."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def translate(error: BaseException, place: str, words_of_all: str = "") -> StoreError:
+    """Return the named error, with the driver's own words, or those of all attempts. `place` is the store, without a
+    password."""
     kind, words = _meaning(error)
-    detail = str(error).partition("\n")[0] or type(error).__name__
-    translated = kind(f"{words} ({detail}); the store is {place}")
+    translated = kind(f"{words} ({words_of_all or said(error)}); the store is {place}")
     translated.__cause__ = error
     return translated
 
@@ -90,6 +95,9 @@ def _meaning(error: BaseException) -> tuple[type[StoreError], str]:
     return Unavailable, "the connection to the server broke"
 
 
-def misconfigured(error: Exception, place: str) -> SettingsError:
-    """Return the error for what the driver finds wrong in the URL. Its words could show a part of the password."""
-    return SettingsError(f"the URL of the store {place} is not accepted by the driver ({type(error).__name__})")
+def misconfigured(error: Exception, place: str, secrets: Iterable[str]) -> SettingsError:
+    """Return the error for what the driver finds wrong in the URL, in its words unless they hold one of the secrets."""
+    words = said(error)
+    if any(secret in words for secret in secrets):
+        words = type(error).__name__
+    return SettingsError(f"the URL of the store {place} is not accepted by the driver: {words}")

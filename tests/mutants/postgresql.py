@@ -118,4 +118,22 @@ POSTGRESQL = (
         '"WHERE host = $1 "\n        "RETURNING state,',
         tests=(OWNERS + "who_lets_the_lease_end_is_declared_dead_for_good",),
     ),
+    Mutant(
+        "postgresql: what the driver says of a URL is repeated as it is",
+        "storage/postgres/errors.py",
+        "    if any(secret in words for secret in secrets):",
+        "    if False:",
+        tests=(
+            "tests/storage/postgres/test_url.py::"
+            "test_what_the_driver_refuses_is_told_in_its_words_unless_they_hold_the_password",
+        ),
+    ),
+    Mutant(
+        "postgresql: servers share one time limit for connecting",
+        "storage/postgres/connections.py",
+        "timeout=address.connect_s,",
+        "timeout=60,",
+        tests=(OUTCOMES + "a_server_that_says_nothing_does_not_use_up_the_time_of_the_next_one",),
+        may_hang=True,
+    ),
 )

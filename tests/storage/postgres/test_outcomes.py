@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -272,3 +273,20 @@ async def test_what_is_under_way_when_the_store_is_closed_ends_with_an_error(pos
         assert {type(read.exception()) for read in reads} == {StoreClosed}
         with pytest.raises(StoreClosed):
             await engine.get("a", [b"k"])
+
+
+async def test_a_server_that_says_nothing_does_not_use_up_the_time_of_the_next_one(
+    postgres: Postgres, schema: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and nobody answers them
+        port = silent.getsockname()[1]
+        servers = f"host=127.0.0.1,{postgres.folder}&port={port},{postgres.port or 5432}&connect_timeout=1"
+        async with opened(lambda: PostgresEngine(f"postgresql://postgres@/postgres?{servers}&schema={schema}")) as one:
+            assert await one.hosts() == []
+
+
+async def test_each_server_that_was_tried_is_named_with_its_reason() -> None:
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .*; 127\.0\.0\.1:2: ") as refused:
+        await PostgresEngine("postgresql://127.0.0.1:1,127.0.0.1:2/jobs").open()
+
+    assert "not reached" in str(refused.value)

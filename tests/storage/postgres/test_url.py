@@ -105,3 +105,21 @@ def test_a_value_that_cannot_be_is_named_in_the_refusal(query: str) -> None:
         read_url(f"postgresql://db/jobs?{query}")
 
     assert name in str(refused.value) and value[:40] in str(refused.value)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"postgresql://app:{SECRET}@127.0.0.1/jobs?sslmode=often", "sslmode"),
+        (
+            f"postgresql://app:{SECRET}@127.0.0.1/jobs?sslmode=require&ssl_min_protocol_version={SECRET}",
+            "ClientConfigurationError",
+        ),
+    ],
+)
+async def test_what_the_driver_refuses_is_told_in_its_words_unless_they_hold_the_password(url: str, shown: str) -> None:
+    with pytest.raises(SettingsError, match=shown) as refused:
+        await PostgresEngine(url).open()
+
+    assert SECRET not in str(refused.value)
