@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.storage.ownership.engine import Beat, HostRow, HostState, SharedEngine
@@ -22,6 +23,8 @@ log = logging.getLogger("tocsin.storage")
 RETRY_S = 0.25
 FRESH_S = 1.0
 NEVER = float("-inf")
+DRIFT: Final = 0.001
+"""Seconds that two clocks may drift apart in a second: far more than they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Membership:
         self._answered_at = NEVER
         self._was_interrupted = False
         self._store_offset_s: float | None = None  # the store's clock minus the loop's
+        self._offset_error_s = self._offset_at = 0.0  # by how much that may be wrong, and when it was measured
         self._history = ""  # of the store
         self._entering: HostRow | None = None
         self._wanted = asyncio.Event()
@@ -91,7 +95,7 @@ class Membership:
 
     @property
     def store_ms(self) -> int | None:
-        """Return the time of the store's clock, as the last beat tells."""
+        """Return the time of the store's clock, as that beat tells which took the shortest way lately."""
         offset = self._store_offset_s
         return None if offset is None else round((asyncio.get_running_loop().time() + offset) * 1000)
 
@@ -221,13 +225,23 @@ class Membership:
         if self.draining and state is HostState.UP:
             await self._engine.drain(self.host)
 
+    def _measured(self, offset: float, error: float) -> float | None:
+        """Note by how much the store's clock is ahead, which half of the way there and back may be wrong; return what
+        was known before. Hosts whose beats take long would else differ in what time it is, and in when a lease ends. A
+        measurement gives way to a worse one as clocks drift, or if both cannot be true."""
+        now, before = asyncio.get_running_loop().time(), self._store_offset_s
+        known = self._offset_error_s + (now - self._offset_at) * DRIFT
+        if before is None or error <= known or abs(offset - before) > error + known:
+            self._store_offset_s, self._offset_error_s, self._offset_at = offset, error, now
+        return before
+
     def _accepted(self, sent: float, beat: Beat) -> None:
         loop = asyncio.get_running_loop()
         middle = (sent + loop.time()) / 2
         offset = beat.now_ms / 1000 - middle
         self._beaten(sent)
         self.answered()
-        before, self._store_offset_s = self._store_offset_s, offset
+        before = self._measured(offset, (loop.time() - sent) / 2)
         if before is not None and abs(offset - before) > self._timing.ttl_s / 2:
             log.warning("%s: the clock of the store jumped by %.1f s", self._engine.place, offset - before)
             self._connected_since = loop.time()  # leases that it ended say nothing of their hosts

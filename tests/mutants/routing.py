@@ -123,4 +123,20 @@ OF_ROUTING = (
         "        await self._here.keep(digest, holder)\n",
         tests=(ROUTING + "test_a_pass_given_at_one_host_is_taken_at_another_once",),
     ),
+    Mutant(
+        "routing: a sign of life that took long changes what time it is",
+        "storage/ownership/membership.py",
+        "if before is None or error <= known or abs(offset - before) > error + known:",
+        "if before is None or error >= 0:",
+        tests=(
+            "tests/storage/ownership/test_store_time.py::test_a_sign_of_life_that_took_long_does_not_change_what_time_it_is",
+        ),
+    ),
+    Mutant(
+        "routing: a call that may have been done is said to be undone",
+        "actors/sharing/caller.py",
+        "                trip.in_doubt |= gone.sent and bool(trip.op)\n",
+        "",
+        tests=(ROUTING + "test_a_call_that_may_have_been_done_is_not_said_to_be_undone",),
+    ),
 )
