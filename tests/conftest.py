@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.engine_below import BELOW
+from tests.on_postgresql import why_not
 from tests.postgres import KINDS, Postgres, postgres_server
 
 ROOT: Final = Path(__file__).parent
@@ -45,7 +46,12 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where files are shared out over processes, those that take long come first: none begins when the others end."""
+    """Where files are shared out over processes, those that take long come first: none begins when the others end. On
+    another engine than memory some say nothing."""
+    if not BELOW.is_memory:
+        for item in items:
+            if (why := why_not(item.nodeid)) is not None:
+                item.add_marker(pytest.mark.skip(reason=why))
     if hasattr(config, "workerinput"):
         tests = Counter(item.path for item in items)
         items.sort(key=lambda item: (_turn(item.path), -tests[item.path], item.path))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from tests.postgres import postgres_server
+from tests.postgres import Postgres, postgres_server
 from tocsin.actors.cluster.network import NoNetwork
 from tocsin.actors.testing import Process
 from tocsin.storage import api
@@ -53,6 +53,7 @@ class Outside:
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(ANSWER_S)
+        self.loop.close()
 
 
 class Server:
@@ -88,6 +89,8 @@ class Server:
         return made
 
     def close(self) -> None:
+        for _, disk in self._disks:
+            disk.drop()
         self.outside.run(self._connection.close())
         self.outside.close()
 
@@ -320,6 +323,17 @@ class EngineBelow:
     def url(self) -> str:
         """The URL of a store of its own, for a host on the real clock."""
         return "memory:" if self.is_memory else self.server.disk().url
+
+    @contextmanager
+    def on(self, server: Postgres) -> Iterator[None]:
+        """Stand on a database of this server for a while."""
+        asked, made, before = self.asked, Server(server.url(server.database())), self._server
+        self.asked, self._server = "postgresql", made
+        try:
+            yield
+        finally:
+            made.close()
+            self.asked, self._server = asked, before
 
     def close(self) -> None:
         self._life.close()

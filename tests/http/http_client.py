@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tests.engine_below import BELOW
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.dispatch.asgi_transport import AsgiTransport
@@ -86,16 +87,16 @@ def client_of(app: Any, *, base: str = "http://localhost", token: str | None = N
 
 @asynccontextmanager
 async def open_host(
-    store: str | StoreProvider = "memory:", **options: Any
+    store: str | StoreProvider | None = None, **options: Any
 ) -> AsyncIterator[tuple[ActorHost, Receiver]]:
     receiver = Receiver()
     settings: dict[str, Any] = {"origin": ORIGIN, "secrets": [SECRET], "transport": AsgiTransport(receiver), **options}
-    async with ActorHost.open(store, **settings) as host:
+    async with ActorHost.open(BELOW.url() if store is None else store, **settings) as host:
         yield host, receiver
 
 
 @asynccontextmanager
-async def open_http_client(store: str | StoreProvider = "memory:", **options: Any) -> AsyncIterator[HttpClient]:
+async def open_http_client(store: str | StoreProvider | None = None, **options: Any) -> AsyncIterator[HttpClient]:
     async with open_host(store, **options) as (host, receiver), client_of(host.asgi(insecure=True)) as client:
         yield HttpClient(host, client, receiver)
 

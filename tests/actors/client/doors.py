@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.engine_below import BELOW
 from tests.in_process_transport import InProcessTransport
 from tocsin import ActorHost, Client, Scheduler, SyncClient
 from tocsin.cli.http_server import bind, serving
@@ -45,7 +46,7 @@ async def house(door: str, **options: Any) -> AsyncIterator[House]:
         "transport": InProcessTransport(receiver),
         **options,
     }
-    async with ActorHost.open("memory:", **options) as host, asyncio.timeout(30), AsyncExitStack() as stack:
+    async with ActorHost.open(BELOW.url(), **options) as host, asyncio.timeout(30), AsyncExitStack() as stack:
         found = House(host, host.scheduler("t"))
         app = host.asgi(tokens=TOKENS)
         if door == "app":
