@@ -83,7 +83,8 @@ async def moved(to: Host) -> list[ActorId]:
 
 async def error_of(answer: asyncio.Future[object]) -> BaseException:
     try:
-        await answer
+        async with asyncio.timeout(60):
+            await answer
     except TocsinError as error:
         return error
     raise AssertionError("it was answered")
