@@ -95,7 +95,7 @@ class FencedCommits:
         """Find out why a commit was refused, and give up the slots that are not this host's any more. Return whether it
         was refused because it had landed before."""
         rows = await self._settle(sent.held)
-        if sent.broke_off and _was_applied(rows, sent.held):
+        if sent.broke_off and _was_applied(rows, sent.owner, sent.held):
             return True
         for row in rows:
             if not _is_as_said(row, sent.owner, sent.tenures[row.slot].held):
@@ -131,7 +131,7 @@ class FencedCommits:
         number is used, by itself or by another one, nobody may say that it failed."""
         sent.broke_off = True
         log.warning("a commit of %d slots broke off, and is looked for: %r", len(sent.held), why.__cause__ or why)
-        applied = _was_applied(await self._settle(sent.held), sent.held)
+        applied = _was_applied(await self._settle(sent.held), sent.owner, sent.held)
         if applied is None:
             raise self._nobody_knows(sent)
         return applied
@@ -142,7 +142,7 @@ class FencedCommits:
         first, others, doubtful = sent.held[0], sent.held[1:], False
         for tried in count():
             rows = await self._settle(sent.held)
-            applied = _was_applied(rows, others if doubtful and others else sent.held)
+            applied = _was_applied(rows, sent.owner, others if doubtful and others else sent.held)
             if applied is None or (applied and doubtful and not others):
                 raise self._nobody_knows(sent)
             said = {one.slot: one for one in sent.held}
@@ -194,14 +194,16 @@ def _is_as_said(row: SlotRow, owner: str, said: Held) -> bool:
     return (row.owner, row.epoch, row.seq) == (owner, said.epoch, said.seq)
 
 
-def _was_applied(rows: Sequence[SlotRow], held: Sequence[Held]) -> bool | None:
+def _was_applied(rows: Sequence[SlotRow], owner: str, held: Sequence[Held]) -> bool | None:
     """Return whether a commit that was sent as this is in the store, all or nothing of it; None if no row tells."""
     said = {one.slot: one for one in held}
-    found = {_tells(row, said[row.slot]) for row in rows if row.slot in said}
+    found = {_tells(row, owner, said[row.slot]) for row in rows if row.slot in said}
     return True if True in found else False if False in found else None
 
 
-def _tells(row: SlotRow, said: Held) -> bool | None:
+def _tells(row: SlotRow, owner: str, said: Held) -> bool | None:
+    if row.epoch == said.epoch and row.owner not in (owner, None):
+        return False  # a store that went back gives an epoch a second time
     if row.epoch > said.epoch:
         bases = (row.base_seq, *row.earlier_bases)
         back = row.epoch - said.epoch - 1  # the take that ended that tenure is so many takes back

@@ -179,14 +179,16 @@ def test_a_row_tells_what_became_of_a_commit_as_far_back_as_it_remembers() -> No
     def row(epoch: int, seq: int, *bases: int, owner: str | None = "x") -> list[SlotRow]:
         return [SlotRow(3, owner, epoch, seq, bases[0] if bases else 0, bases[1:])]
 
-    assert _was_applied(row(5, 11), sent) is True
-    assert _was_applied(row(5, 10), sent) is False
-    assert _was_applied(row(5, 9), sent) is False
-    assert _was_applied(row(4, 99), sent) is False
-    assert _was_applied(row(6, 40, 11), sent) is True
-    assert _was_applied(row(6, 40, 10), sent) is False
-    assert _was_applied(row(8, 40, 30, 20, 10), sent) is False
-    assert _was_applied(row(8, 40, 30, 20, 11), sent) is True
-    assert _was_applied(row(9, 40, 30, 20, 11), sent) is None
+    assert _was_applied(row(5, 11), "x", sent) is True
+    assert _was_applied(row(5, 10), "x", sent) is False
+    assert _was_applied(row(5, 9), "x", sent) is False
+    assert _was_applied(row(4, 99), "x", sent) is False
+    assert _was_applied(row(6, 40, 11), "x", sent) is True
+    assert _was_applied(row(6, 40, 10), "x", sent) is False
+    assert _was_applied(row(8, 40, 30, 20, 10), "x", sent) is False
+    assert _was_applied(row(8, 40, 30, 20, 11), "x", sent) is True
+    assert _was_applied(row(9, 40, 30, 20, 11), "x", sent) is None
     both = [Held(3, 5, 10), Held(4, 1, 1)]
-    assert _was_applied([*row(9, 40, 30), SlotRow(4, "x", 1, 2)], both) is True
+    assert _was_applied([*row(9, 40, 30), SlotRow(4, "x", 1, 2)], "x", both) is True
+    assert _was_applied(row(5, 11, owner=None), "x", sent) is True
+    assert _was_applied(row(5, 11, owner="y"), "x", sent) is False
