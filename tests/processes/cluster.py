@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -42,7 +43,7 @@ class Disrupting:
     """The exit statuses of those that were drained."""
 
     async def run(self) -> None:
-        """Until it is cancelled; whoever was stopped then goes on, and whoever was away is started."""
+        """Go on until this is cancelled; whoever was stopped then goes on, and whoever was away is started."""
         loop = asyncio.get_running_loop()
         began, turn = loop.time(), 0
         kinds: list[str] = []
@@ -50,7 +51,9 @@ class Disrupting:
             turn += 1
             await asyncio.sleep(began + turn * self.every_s - loop.time())
             kinds = kinds or self.random.sample(list(self.kinds), len(self.kinds))  # each as often as the others
-            await self.disrupt(kinds.pop(), self.random.choice(self.running.hosts))
+            up = [one for one in self.running.hosts if await loop.run_in_executor(None, one.ready)]
+            if up:  # a host that is just starting would be killed by any signal
+                await self.disrupt(kinds.pop(), self.random.choice(up))
 
     async def disrupt(self, kind: str, host: HostProcess) -> None:
         self.running.disrupted(kind, host.number)
@@ -91,10 +94,11 @@ class Campaign:
         store = store_of(self.server, self.ttl_s)
         async with running(self.folder, store, actors=self.actors, seed=self.seed) as run:
             disrupting = Disrupting(run, Random(self.seed), self.every_s, self.kinds)
-            going = asyncio.create_task(disrupting.run())
-            await run.load.steadily(self.rate, self.seconds)
-            going.cancel()
-            await asyncio.gather(going, return_exceptions=True)
+            loading = asyncio.create_task(run.load.steadily(self.rate, self.seconds))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.seconds):
+                    await disrupting.run()
+            await loading
             await run.end(self.settle_s)
         away = self.ttl_s + 2
         verdict = run.verdict({"kill": away, "stop": away, "drain": 1.0})

@@ -15,7 +15,8 @@ from tests.processes.server_process import TOKEN
 
 ANSWER_S: Final = 4.0
 """A user who waits longer for an answer asks again: the host that has the connection may have been stopped."""
-AGAIN_S: Final = 0.2
+AGAIN_S: Final = (0.1, 0.2, 0.5, 1.0)
+"""Pauses before it is asked for again; the last one for all that follow."""
 GIVEN_UP_S: Final = 60.0
 MOST_DELAY_S: Final = 0.5
 
@@ -61,7 +62,7 @@ class Load:
         given_up = time.time() + GIVEN_UP_S
         while request.status is None and time.time() < given_up:
             if request.tries:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(AGAIN_S[min(len(request.tries), len(AGAIN_S)) - 1])
             began = time.time()
             request.tries.append((began, await self._post(f"/i/{request.actor}/schedule", key, body)))
 
