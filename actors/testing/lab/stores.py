@@ -10,6 +10,7 @@ from tocsin.dispatch.receiver.sqlite_dedup import SQLiteDedup
 from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
+from tocsin.storage.residency.provider import NamedStores
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 Kind = Literal["memory", "sqlite", "own"]
@@ -36,7 +37,13 @@ class Stores:
         """Return a new provider in the place of the app's own, that of its `number`-th host."""
         if self.kind == "own":
             return own
-        place = self.place(own, number)
+        if isinstance(own, NamedStores):
+            parts = {name: self._alone(part, f"{number}-{name}") for name, part in own.parts.items()}
+            return NamedStores(parts, own.rules)
+        return self._alone(own, str(number))
+
+    def _alone(self, own: StoreProvider, number: str) -> StoreProvider:
+        place = self._place(own, number)
         if self.kind == "memory":
             return MemoryProvider(self._disks.setdefault(place, MemoryDisk()))
         return SQLiteProvider(self._file(place))
@@ -58,6 +65,11 @@ class Stores:
 
     def place(self, own: StoreProvider, number: int) -> str:
         """Return what tells the app's own stores apart: a file, or the number of the host that has one in memory."""
+        if isinstance(own, NamedStores):
+            return " ".join(self._place(part, f"{number}-{name}") for name, part in own.parts.items())
+        return self._place(own, str(number))
+
+    def _place(self, own: StoreProvider, number: str) -> str:
         return str(own.path) if isinstance(own, SQLiteProvider) else f"{type(own).__name__}-{number}"
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from tests.actors.testing.lab.shop import SECRET, Shop
 from tocsin import ActorHost, Job, Received, Receiver, Retry, RetryLater, TerminalError
-from tocsin.errors import SettingsError
+from tocsin.errors import ResidencyError, SettingsError
 from tocsin.testing import Lab, lab
 
 pytestmark = pytest.mark.anyio
@@ -237,6 +237,34 @@ async def test_two_hosts_of_one_app_have_two_stores() -> None:
         assert [(job.function_path) for job in await t.scheduled()] == ["a:one", "a:two"]
         await t.assert_scheduled("a:two", scheduler="two", count=1)
     assert isinstance(t, Lab)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_an_app_with_several_stores_has_several_in_the_lab_with_its_rules(
+    store: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        stores = {"default": "sqlite:///here.db", "eu": "sqlite:///eu.db"}
+        rules = {"eu-*": "eu", "us-*": "refuse"}
+        async with ActorHost.open(stores, residency=rules, origin="https://a.example", secrets=[SECRET]) as host:
+            await host.scheduler("eu-1").run_after("1d", "a:eu")
+            await host.scheduler("other").run_after("1d", "a:other")
+            try:
+                await host.scheduler("us-1").run_after("1d", "a:us")
+            except ResidencyError as error:
+                refused.append(error.message)
+            for _ in ("startup", "shutdown"):
+                message = await receive()
+                await send({"type": f"{message['type']}.complete"})
+
+    async with lab(app, store=store) as t:
+        assert sorted(str(job.function_path) for job in await t.scheduled()) == ["a:eu", "a:other"]
+        await t.assert_scheduled("a:eu", scheduler="eu-1", count=1)
+    assert len(refused) == 1
+    assert not os.listdir(tmp_path)
 
 
 async def test_a_wsgi_app_is_tested_behind_an_adapter() -> None:
