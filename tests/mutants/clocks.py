@@ -47,9 +47,9 @@ CLOCKS = (
     ),
     Mutant(
         "clocks: a host does not know them before it serves",
-        "actors/scheduler/actor/service.py",
-        "                self.clocks.note(name, row)\n",
-        "                pass\n",
+        "actors/scheduler/actor/stored_clocks.py",
+        "            self._clocks.note(name, row)\n",
+        "            pass\n",
         tests=(C + "test_an_advance_goes_on_after_a_crash_and_nothing_is_lost",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ LABS = (
     Mutant(
         "lab: the dedup file of the app is used and pruned",
         L + "stores.py",
-        'if self._kind == "own" or dedup in _ADOPTED:',
+        'if self.kind == "own" or dedup in _ADOPTED:',
         "if True:",
         tests=(
             T + "test_dedup_files_of_a_lab.py::test_what_the_app_knows_of_real_deliveries_outlives_labs_in_the_future",

@@ -28,8 +28,8 @@ SHARING = (
     ),
     Mutant(
         "sharing: every call whose answer was lost is sent again",
-        "actors/sharing/follower.py",
-        "if gone.sent and operation.again is not Again.REPEATED:",
+        "actors/sharing/caller.py",
+        "if gone.sent and not _may_repeat(trip):",
         "if False:",
         tests=(T + "test_a_change_that_may_have_been_done_says_whether_it_may_be_repeated",),
     ),
@@ -119,16 +119,16 @@ SHARING = (
     ),
     Mutant(
         "sharing: the error of a user's own actor is taken for the end of the holder",
-        "actors/sharing/follower.py",
-        "                if link.ended.is_set():  # it was",
-        "                link.ended.set()\n                if link.ended.is_set():  # it was",
+        "actors/sharing/caller.py",
+        "                if way.ended.is_set():  # it was",
+        "                way.ended.set()\n                if way.ended.is_set():  # it was",
         tests=(M + "test_an_own_actor_that_meets_a_closed_host_is_called_once",),
     ),
     Mutant(
         "sharing: a follower that stops does not wait for jobs that are on their way to it",
         "actors/sharing/follower.py",
-        "                    await self._link.until_answered()\n",
-        "                    pass\n",
+        "            await self._link.until_answered()\n",
+        "            pass\n",
         tests=(M + "test_a_follower_that_stops_gives_back_what_is_on_its_way_to_it",),
     ),
     Mutant(
@@ -154,8 +154,8 @@ SHARING = (
     ),
     Mutant(
         "sharing: a process that failed to read its store keeps the lock",
-        "actors/scheduler/actor/service.py",
-        "            await self.host.stop(0.0)  # else",
+        "actors/scheduler/actor/stored_clocks.py",
+        "            await host.stop(0.0)  # else",
         "            pass  # else",
         tests=(M + "test_a_store_that_cannot_be_read_at_a_take_over_is_taken_later",),
     ),
@@ -177,7 +177,7 @@ SHARING = (
     ),
     Mutant(
         "sharing: calls that waited at the last holder fail where the next one has no room for all at once",
-        "actors/sharing/follower.py",
+        "actors/sharing/caller.py",
         "                if not waited:\n",
         "                if True:\n",
         tests=(M + "test_more_waiting_claims_than_a_scheduler_takes_at_once_wait_on_at_the_next_holder",),
