@@ -16,6 +16,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.postgres import Postgres
+from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.sharing.operations import OPERATIONS, asked_decoder
@@ -198,6 +199,31 @@ async def test_the_hint_wakes_every_host(postgres: Postgres) -> None:
                 await heard
         finally:
             await connection.close()
+
+
+async def test_a_host_of_the_store_has_the_jobs_once_the_transaction_is_committed(postgres: Postgres) -> None:
+    async with placed(postgres) as place:
+        store = postgres.url(place.database)
+        async with ActorHost.open(store, origin="http://127.0.0.1:9", insecure=True) as host, asyncio.timeout(30):
+            jobs = host.scheduler("shop")
+            await jobs.run_after("1h", "a:b", id="taken")
+            box = outbox()
+            entries = [box.run_after("1h", "a:b", n) for n in range(20)]
+            await by_asyncpg(place, [box.run_after("1h", "a:b", "never")], False)
+            await by_asyncpg(place, [*entries, box.run_after("1h", "a:b", id="taken")], True)
+            connection = await asyncpg.connect(place.url())
+            await connection.execute(*box.hint.dollar)
+            await connection.close()
+            while True:  # the last of them is dead: those before it are there
+                if (await jobs.status()).dead:
+                    break
+                await asyncio.sleep(0.02)
+            found = {record.id for record in (await jobs.list(limit=100)).records}
+            assert found == {"taken", *(entry.id for entry in entries)}
+            while True:
+                if not await place.mail():
+                    break
+                await asyncio.sleep(0.02)
 
 
 def test_the_body_is_json_that_later_versions_read() -> None:
