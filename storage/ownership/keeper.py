@@ -276,7 +276,7 @@ class Keeper:
             if not self._parts.settled(tenures):
                 self._wanted.set()
                 return
-        elif tenures:
+        elif tenures and not (over.left and self._parts.settled(tenures)):
             log.warning("%d slots are handed over although work on them has not ended in time", len(tenures))
             self._slots.lose(tenures, _handed_over())
         owner = over.tenures[0].owner

@@ -200,7 +200,7 @@ class World:
         for op in sorted(self.ledger.refused.keys() & in_store)[:5]:
             self.ledger.broken.append(f"{op!r} is in the store, and was refused: {self.ledger.refused[op]}")
         self.roll_backs_are_loud()
-        if self.kinds == ["stop"]:  # hosts come and go, and nothing else happens
+        if self.kinds == ["stop"] and not self._share:  # hosts come and go, and nothing else happens
             refused = [why for why in self.ledger.refused.values() if not why.startswith("StoreClosed")]  # opened anew
             self.ledger.must(not refused, f"refused in a hand-over: {refused}")
 
