@@ -14,6 +14,7 @@ import click
 from tests.mutants.breaking import broken_copy, run_tests
 from tests.simulation.mutants_acts import ACTS
 from tests.simulation.mutants_clocks import CLOCKS
+from tests.simulation.mutants_hosts import HOSTS
 from tests.simulation.mutants_owners import OWNERS
 from tests.simulation.mutants_queues import QUEUES
 from tests.simulation.mutants_schedules import SCHEDULES, Mutant
@@ -245,6 +246,7 @@ MUTANTS = (
     *ACTS,
     *QUEUES,
     *OWNERS,
+    *HOSTS,
     *CLOCKS,
     Mutant(
         "live attempts are claimed again when their lease ends",

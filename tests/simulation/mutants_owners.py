@@ -80,20 +80,6 @@ OWNERS = (
         "                if True:\n",
     ),
     owners(
-        "a commit that broke off is given up while it may land",
-        "ownership/commits.py",
-        "                if sent.broke_off and await self._use_up(sent):\n                    return self._bump(sent)\n"
-        "                raise _refused(writes, gone)\n",
-        "                raise _refused(writes, gone)\n",
-        seeds=200,
-    ),
-    owners(
-        "a lost tenure's handles go on writing",
-        "ownership/slots.py",
-        "                handle.failed = handle.failed or error  # what",
-        "                pass  # what",
-    ),
-    owners(
         "slots whose taking was not answered are left alone",
         "ownership/keeper.py",
         "        if strays:\n",

@@ -161,7 +161,7 @@ class Promises:
     def accepted(self, wish: Wish) -> None:
         wish.accepted = True
         on_disk = self.disk.rows_now.get(job_key(wish.id)) is not None
-        went = self.delivered[wish.n] or self._gone(wish)
+        went = self.delivered[wish.n] or wish.n in self.done or self._gone(wish)
         assert on_disk or went or self._expired(wish), f"job {wish.n} was accepted and is not on disk"
 
     def _gone(self, wish: Wish) -> bool:

@@ -43,6 +43,8 @@ class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     record: Record = field(default_factory=Record)
     counted: list[int] = field(default_factory=list)
+    asked: int = 0
+    """How often somebody asked to count."""
     trace: list[str] = field(default_factory=list)
     numbers: int = 0
     """Of wishes, over all instances."""
@@ -221,6 +223,7 @@ class World:
     async def tally(self, host: ActorHost) -> None:
         tally = host.actor(Tally, "t")
         try:
+            self.asked += 1
             self.counted.append(await tally.add())
             if self.random.random() < 0.3:
                 try:
@@ -245,6 +248,8 @@ class World:
         assert self.failed == [], self.failed[:3]
         assert len(self.counted) == len(set(self.counted)), "an update was lost"
         stored = self.disk.maps.get(str(COUNTER))
+        if stored is not None:
+            assert int(stored.get(b"n") or b"0") <= self.asked, "what was asked once was done twice"
         if not self.storm and stored is not None:
             assert int(stored.get(b"n") or b"0") == len(self.counted), "a failed turn left a trace"
 

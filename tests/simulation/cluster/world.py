@@ -44,6 +44,7 @@ class ClusterWorld(World):
         self.traveller = self.disk.traveller = None
         for instance in self.instances.values():
             instance.crowds = instance.claims_are_watched = False
+            instance.hosts_stop = True
             promises = instance.promises
             promises.steps, promises.late, promises.slack_ms, promises.crashes = False, True, SLACK_MS, 1
             instance.disk.pulled.late = True
