@@ -31,7 +31,7 @@ ON_ITS_WAY_S: Final = 0.3
 """A callback that was sent at the deadline arrives so much later."""
 BEFORE_S: Final = 6.0
 CUT_S: Final = 3 * TTL_S
-BACK_S: Final = 25.0
+BACK_S: Final = 90.0
 """Within this time the host serves again: its connections try more and more seldom while the cut lasts."""
 KIND: Final = "cut"
 
