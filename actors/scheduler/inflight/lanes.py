@@ -292,6 +292,7 @@ class Lanes:
                 self.live.discard(end.token)
                 if not waiting.done():
                     waiting.set_exception(why)
+        self._settling = False  # the scheduler may be here again, and then what is sent on comes back to be settled
         try:
             if sent:
                 await self._owner.send_on(sent)
