@@ -73,6 +73,7 @@ class DiskConnection:
         self.disk, self.place, self.host = disk, disk.place, ""
         self.faults = faults or Faults(Random(0), latencies_s=(0.0,), late_s=(0.0,), notice_s=(0.0,))
         self.session_lost_at: float | None = None
+        self.session_held_at = float("-inf")
         self.session = 0
         self.is_open = self._cut = self._dead = self._buried = False
         self.hint_came: asyncio.Event | None = None
@@ -161,6 +162,8 @@ class DiskConnection:
 
     def lock(self) -> None:
         if self.session and self.is_open and not self._cut and not self.disk.away:
+            if self.disk.sessions.get(self.session) is not self:
+                self.session_held_at = asyncio.get_running_loop().time()
             self.disk.sessions.setdefault(self.session, self)
             self.session_lost_at = None
             if self.hint_came is not None:

@@ -228,6 +228,7 @@ class EngineOutside:
         self._engine, self._outside, self._process, self._now_ms = engine, outside, process, now_ms
         self.place = engine.place
         self.session_lost_at: float | None = None
+        self.session_held_at = float("-inf")
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._engine, name)

@@ -60,6 +60,7 @@ class Membership:
         """This host is to let go of everything, and is given nothing."""
         self._deadline = NEVER  # until then nobody else has what this host owns
         self._beaten_at = NEVER
+        self._known_alive_at = NEVER  # nobody had declared this host dead then
         self._connected_since: float | None = None
         self._answered_at = NEVER
         self._was_interrupted = False
@@ -80,12 +81,10 @@ class Membership:
     @property
     def sure(self) -> bool:
         """Return whether nobody else can own what this host owns as far as it knows."""
-        lost_at = self._engine.session_lost_at
-        # Whoever finds the session gone looks once more before acting on it, after `second_look_s`.
-        no_session = (
-            lost_at is not None and asyncio.get_running_loop().time() >= lost_at + self._timing.second_look_s * 0.8
-        )
-        return self.lease_runs and not no_session
+        # How long others have seen that the session is gone is not known here: this process may have been busy since.
+        # Once it is there again, only the answer to a later sign of life tells that none of them acted on it.
+        session = self._engine.session_lost_at is None and self._known_alive_at >= self._engine.session_held_at
+        return self.lease_runs and session
 
     @property
     def beat_ms(self) -> int:
@@ -139,6 +138,7 @@ class Membership:
             raise StoreUnavailable(f"{self._engine.place} answered too late: this host was declared dead meanwhile")
         self._entering, self.host = None, row.host
         self._beaten(sent)
+        self._known_alive_at = asyncio.get_running_loop().time()  # it was entered after its session was there
         self.answered()
 
     def _new_row(self) -> HostRow:
@@ -149,7 +149,7 @@ class Membership:
 
     def start(self) -> None:
         """Forget what was before, at the start of the provider."""
-        self._deadline = self._beaten_at = self._answered_at = NEVER
+        self._deadline = self._beaten_at = self._known_alive_at = self._answered_at = NEVER
         self._connected_since = self._store_offset_s = None
         self._was_interrupted = False
         self.draining, self.host, self._entering = False, "", None
@@ -257,6 +257,7 @@ class Membership:
 
     def _beaten(self, sent: float) -> None:
         self._beaten_at = max(self._beaten_at, sent)
+        self._known_alive_at = max(self._known_alive_at, sent)
         self._deadline = max(self._deadline, sent + self._timing.ttl_s - self._timing.margin_s)
 
 

@@ -253,8 +253,8 @@ class OwnedProvider:
         while True:
             try:
                 async for _ in self.engine.hints():
-                    if self.engine.session_lost_at is not None:
-                        self._membership.hurry()  # others may declare this host dead
+                    if not self._membership.sure:
+                        self._membership.hurry()  # others may have declared this host dead while its session was gone
                     self.mailbox.hinted()
                     self._keeper.hinted()
             except StoreError as error:

@@ -58,6 +58,10 @@ class PostgresEngine:
         return self._session.lost_at
 
     @property
+    def session_held_at(self) -> float:
+        return self._session.held_at
+
+    @property
     def timing(self) -> Timing:
         """Return the times of a host, as the URL says them."""
         return self._address.timing

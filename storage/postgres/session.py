@@ -22,8 +22,11 @@ log = logging.getLogger("tocsin.storage")
 AGAIN_S: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Times between attempts to have a connection again; the last one for good. Others wait 250 ms for our lock."""
 LOCK_AGAIN_S: Final = 0.05
-PROBE_S: Final = 10.0
+PROBE_S: Final = 3.0
 """A connection that was cut without a word looks like a quiet one: it is asked so often."""
+PROBE_ANSWER_S: Final = 5.0
+"""Time for the answer. With PROBE_S it is less than the server takes to find a cut connection (KEEPALIVE) and to give
+its lock to others: this host stops to trust its memory before they act."""
 
 
 def channel_of(schema: str, host: str = "") -> str:
@@ -41,6 +44,8 @@ class Session:
         self._host, self._lock = "", 0
         self.lost_at: float | None = None
         """The loop's time at which the connection that held the lock was found to be broken; None while it is held."""
+        self.held_at = float("-inf")
+        """The loop's time at which the lock was had last."""
         self._hinted = asyncio.Event()
         self._broken = asyncio.Event()
         self._held = asyncio.Event()
@@ -123,10 +128,11 @@ class Session:
         if not self._broken.is_set():
             self._held.set()
             self.lost_at = None
+            self.held_at = asyncio.get_running_loop().time() if lock else self.held_at
         self._hinted.set()  # what came in between was missed
         try:
             while not await self._breaks_within(PROBE_S):
-                await connection.fetchval("SELECT 1")
+                await connection.fetchval("SELECT 1", timeout=PROBE_ANSWER_S)
         finally:
             self._held.clear()
             if lock == self._lock:  # and not given up for that of another host

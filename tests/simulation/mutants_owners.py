@@ -39,8 +39,8 @@ OWNERS = (
     owners(
         "a host trusts its memory behind its deadline",
         "ownership/membership.py",
-        "        return self.lease_runs and not no_session\n",
-        "        return not no_session\n",
+        "        return self.lease_runs and session\n",
+        "        return session\n",
     ),
     owners(
         "the deadline counts from the answer",

@@ -76,6 +76,48 @@ def test_a_session_that_comes_back_before_the_second_look_costs_nothing() -> Non
     in_world(main)
 
 
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_session_that_comes_back_after_others_acted_makes_nobody_sure(noticed: bool) -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        name = next(name for name in names(50) if two.has(name))
+        await two.provider.engine.beat(two.provider.owner, TIMING.ttl_s)
+        two.engine.faults.notice_s = (0.0,) if noticed else (9.0,)  # it is busy, and sees nothing of it
+        before, both = two.provider.owner, 0
+        one.provider.engine.hint = two.provider.engine.hint = _no_hint  # type: ignore[method-assign]
+        two.engine.lose_session(60.0)
+        await until(lambda: any(row.owner == one.provider.owner for row in [world.disk.state.slots[slot_of(name)]]))
+        two.engine.lock()
+        assert two.engine.session_lost_at is None
+        while two.provider.owner == before:
+            both += one.has(name) and two.has(name)
+            await asyncio.sleep(0.001)
+
+        assert not both
+
+    in_world(main)
+
+
+def test_a_host_is_sure_again_as_soon_as_a_session_that_was_gone_is_there() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        await asyncio.sleep(TIMING.beat_s)
+        two.engine.faults.notice_s = (0.0,)
+        two.engine.lose_session(TIMING.second_look_s * 0.8)
+        await asyncio.sleep(0.001)
+        assert not two.provider.lease_good
+        took = await until(lambda: two.provider.lease_good)
+
+        assert took < TIMING.second_look_s
+        assert not one.provider.counts.reaped
+
+    in_world(main)
+
+
+async def _no_hint(_: object) -> None:
+    """Lose a hint."""
+
+
 def test_a_host_whose_session_is_gone_for_longer_trusts_its_memory_no_more() -> None:
     async def main(world: World) -> None:
         one, two = await pair(world)
