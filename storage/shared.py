@@ -118,6 +118,11 @@ class SharedProvider(StoreProvider, Protocol):
         """Return where an actor is, from memory. `here` only while this host's lease is good for certain."""
         ...
 
+    def is_host(self, host: str) -> bool:
+        """Return whether a living host of this store has that id, from memory. A copy of the store has others, which
+        know the same secret: nobody may do for them what belongs into their store."""
+        ...
+
     @property
     def lease_good(self) -> bool:
         """Return whether this host's lease is good for certain. Without it `locate` says `here` of no actor, and

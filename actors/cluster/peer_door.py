@@ -62,6 +62,10 @@ class PeerEnd(HolderEnd):
         session = Session(self._door.provider.secret, self._challenge, hello.host, hello.nonce)
         if not is_proof(hello.proof, session.proof_of_caller):
             return self._turn_away("that is not the secret of this store")
+        if not self._door.provider.is_host(hello.host):
+            return self._turn_away(
+                "this store knows of no such host, at least not yet: a copy of it has hosts of its own"
+            )
         self._end_greeting()
         self._known, self.frames.most = True, MAX_FRAME
         self.send(Kind.WELCOME, 0, msgspec.json.encode(PeerWelcome(session.proof_of_called)))

@@ -145,8 +145,8 @@ class SharedEngine(Protocol):
 
     @property
     def session_held_at(self) -> float:
-        """Return the event loop's time at which the session lock was had last; minus infinity before, and where there is
-        none. Others may have declared this host dead until then: only a sign of life that was sent later tells."""
+        """Return the event loop's time at which the session lock was taken last; minus infinity before, and where there
+        is none. Others may have declared this host dead until then: only a sign of life that was sent later tells."""
         ...
 
     async def open(self) -> None:

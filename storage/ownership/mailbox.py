@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tocsin.errors import OverloadedError, StoreError, StoreUnavailable
 from tocsin.storage.ownership.engine import Mail, SharedEngine, slot_of
@@ -102,6 +102,8 @@ class OwnedMailbox:
     _sending: asyncio.Task[None] | None = None
     _hinted: asyncio.Event = field(default_factory=asyncio.Event)
     _looked: asyncio.Event = field(default_factory=asyncio.Event)
+    _awaited: dict[str, list[asyncio.Future[bytes | None]]] = field(default_factory=dict)
+    _looking: asyncio.Task[None] | None = None
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _stopped: bool = False
 
@@ -113,6 +115,8 @@ class OwnedMailbox:
         self._stopped = True
         self._hinted.set()
         self._looked.set()
+        for each in (each for waiting in self._awaited.values() for each in waiting if not each.done()):
+            each.set_result(None)
 
     def hinted(self) -> None:
         """Look for mail and for answers now."""
@@ -169,21 +173,49 @@ class OwnedMailbox:
 
     async def answer(self, op: str, wait_s: float) -> bytes | None:
         """Return the answer to a call of this host; None if it has not come in this time."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + wait_s
-        while not self._stopped:
-            self._looked.clear()
-            try:
-                found = await self.engine.answers([op])
-            except StoreUnavailable:
-                found = {}
-            if op in found:
-                return found[op]
-            left = end - loop.time()
-            if left <= 0:
-                return None
-            await either(self._looked, min(left, ANSWER_LOOK_S))
-        return None
+        if self._stopped:
+            return None
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._awaited.setdefault(op, []).append(answer)
+        self._looked.set()
+        if self._looking is None:
+            self._looking = begin_soon(self._look_for_answers())
+        try:
+            async with asyncio.timeout(wait_s):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            self._awaited[op].remove(answer)
+            if not self._awaited[op]:
+                del self._awaited[op]
+
+    async def _look_for_answers(self) -> None:
+        """Look for all that are waited for together: however many calls wait, a hint costs one statement."""
+        try:
+            while self._awaited and not self._stopped:
+                self._looked.clear()
+                waited = [*self._awaited]
+                for first in range(0, len(waited), MAIL_AT_ONCE):
+                    await self._look_for(waited[first : first + MAIL_AT_ONCE])
+                await asyncio.sleep(HINT_EVERY_S)  # those who were answered go; what is asked for meanwhile is one look
+                await either(self._looked, ANSWER_LOOK_S)
+        finally:
+            self._looking = None
+
+    async def _look_for(self, ops: Sequence[str]) -> None:
+        try:
+            found = await self.engine.answers(ops)
+        except StoreUnavailable:
+            return
+        except StoreError as error:
+            for each in (each for op in ops for each in self._awaited.get(op, ())):
+                _fail(each, error)
+            return
+        for op, body in found.items():
+            for each in self._awaited.get(op, ()):
+                if not each.done():
+                    each.set_result(body)
 
     # ---- Arrivals --------------------------------------------------------------------------------
 
@@ -235,6 +267,6 @@ class OwnedMailbox:
             self.hints.send(senders)
 
 
-def _fail(future: asyncio.Future[bool], error: BaseException) -> None:
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)

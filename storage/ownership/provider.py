@@ -15,7 +15,7 @@ from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreLocked, Store
 from tocsin.storage import api
 from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, Handles
 from tocsin.storage.ownership.commits import FencedCommits
-from tocsin.storage.ownership.engine import SharedEngine, slot_of
+from tocsin.storage.ownership.engine import HostState, SharedEngine, slot_of
 from tocsin.storage.ownership.facts import facts_of, merged, release_from_all
 from tocsin.storage.ownership.keeper import Keeper, Parts
 from tocsin.storage.ownership.mailbox import Hints, OwnedMailbox, Post
@@ -343,6 +343,12 @@ class OwnedProvider:
 
     def locate(self, name: str) -> Located:
         return self._where.locate(name)
+
+    def is_host(self, host: str) -> bool:
+        row = self._where.hosts.get(host)
+        if row is None:
+            self._keeper.hurry()  # it may have come just now
+        return row is not None and row.state is not HostState.DEAD
 
     async def relocated(self, name: str, since: Located, wait_s: float) -> Located:
         return await self._where.relocated(name, since, wait_s)

@@ -52,6 +52,9 @@ class SharedNamedStores(NamedStores):
             return Located(here=True)
         return Located(here=False) if self.is_away(name) else part.locate(name)
 
+    def is_host(self, host: str) -> bool:
+        return any(part.is_host(host) for part in self.shared.values())
+
     @property
     def lease_good(self) -> bool:
         """Return whether anything can be begun. What is in a store without a good lease is not `here` by itself."""

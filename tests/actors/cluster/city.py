@@ -173,6 +173,9 @@ class Quarter(MemoryProvider):
     def secret(self) -> bytes:
         return self.city.secrets.get(self.owner, b"the secret of the city")
 
+    def is_host(self, host: str) -> bool:
+        return host not in self.city.of_a_copy
+
     @property
     def lease_good(self) -> bool:
         return True
@@ -270,6 +273,8 @@ class City:
         """What a host believes that is no longer so."""
         self.urls: dict[str, str | None] = {}
         self.secrets: dict[str, bytes] = {}
+        self.of_a_copy: set[str] = set()
+        """Hosts of which the store knows nothing: they are of a copy of it."""
         self.mail: dict[str, Arrived] = {}
         self.answers: dict[str, bytes] = {}
         self.done: list[str] = []

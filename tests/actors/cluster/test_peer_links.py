@@ -27,6 +27,17 @@ def test_a_host_with_another_secret_is_not_let_in_and_its_calls_go_by_mail() -> 
     in_city(main)
 
 
+def test_a_host_of_a_copy_of_the_store_is_not_let_in_although_it_knows_the_secret() -> None:
+    async def main(city: City) -> None:
+        async with city.two() as (a, b):
+            city.of_a_copy.add("b")
+            assert await b.scheduler("t").run_after("1h", "a:b", id="one") == "one"
+            assert len(city.done) == 1  # by mail, which its own store keeps
+            assert not any(link._known for link in a.cluster.door.links)
+
+    in_city(main)
+
+
 def test_a_stranger_at_the_address_of_a_host_learns_nothing_and_is_believed_nothing() -> None:
     async def main(city: City) -> None:
         async with city.two() as (_, b):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_a_host_is_sure_again_as_soon_as_a_session_that_was_gone_is_there() -> N
     in_world(main)
 
 
-async def _no_hint(_: object) -> None:
+async def _no_hint(hosts: Sequence[str]) -> None:
     """Lose a hint."""
 
 

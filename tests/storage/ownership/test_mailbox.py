@@ -56,6 +56,52 @@ def test_a_call_by_mail_is_done_by_its_owner_and_answered_soon() -> None:
     in_world(main)
 
 
+def test_all_who_wait_for_answers_look_together() -> None:
+    async def main(world: World) -> None:
+        one, two, name = await two_with_mail(world)
+        looks: list[int] = []
+        answers = one.engine.answers
+
+        async def counted(ops: Sequence[str]) -> dict[str, bytes]:
+            looks.append(len(ops))
+            return await answers(ops)
+
+        one.engine.answers = counted  # type: ignore[method-assign]
+        mailbox, ops = one.provider.mailbox, [f"{n:032x}" for n in range(300)]
+        await asyncio.gather(*(mailbox.send(name, op, op.encode()) for op in ops))
+        waiting = [asyncio.create_task(mailbox.answer(op, 10.0)) for op in ops]
+        twice = asyncio.create_task(mailbox.answer(ops[0], 10.0))
+        nobody = asyncio.create_task(mailbox.answer("f" * 32, 1.0))
+        await asyncio.sleep(0.3)
+        waiting[7].cancel()
+        reader = Reader(two)
+
+        assert await asyncio.gather(*waiting[:7], *waiting[8:]) == [op.encode()[::-1] for op in ops if op != ops[7]]
+        assert await twice == ops[0].encode()[::-1]
+        assert len(looks) < 20
+        assert await nobody is None
+        before = len(looks)
+        await asyncio.sleep(5)
+        assert len(looks) == before  # nobody waits any more
+        reader.task.cancel()
+
+    in_world(main)
+
+
+def test_who_waits_for_an_answer_hears_that_the_host_stops() -> None:
+    async def main(world: World) -> None:
+        one, _, name = await two_with_mail(world)
+        await one.provider.mailbox.send(name, "1" * 32, b"abc")
+        waiting = asyncio.create_task(one.provider.mailbox.answer("1" * 32, 600.0))
+        await asyncio.sleep(1)
+        await world.stop(one)
+
+        assert await asyncio.wait_for(waiting, 1.0) is None
+        assert await one.provider.mailbox.answer("1" * 32, 600.0) is None
+
+    in_world(main)
+
+
 def test_a_call_that_is_sent_twice_is_done_once() -> None:
     async def main(world: World) -> None:
         one, two, name = await two_with_mail(world)

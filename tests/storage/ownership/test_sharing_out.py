@@ -14,6 +14,20 @@ from tocsin.storage.ownership.engine import SLOTS, slot_of
 from tocsin.storage.ownership.ring import Ring
 
 
+def test_a_host_knows_who_belongs_to_its_store() -> None:
+    async def main(world: World) -> None:
+        one, two = await world.join(), await world.join()
+        await until(lambda: world.shared_out(one, two))
+        gone = two.provider.owner
+
+        assert one.provider.is_host(gone) and one.provider.is_host(one.provider.owner)
+        assert not one.provider.is_host("0" * 32)
+        await world.kill(two)
+        await until(lambda: not one.provider.is_host(gone))
+
+    in_world(main)
+
+
 def test_one_host_takes_all_serves_and_leaves_nothing_owned() -> None:
     async def main(world: World) -> None:
         one = await world.join()
