@@ -239,7 +239,8 @@ class ActorHost(Transferring):
         """Answer all who wait for jobs of queues or for the end of a job, and let nobody wait any more.
 
         `stop` does this first. A server that lets requests end before it stops the host should call it beforehand:
-        a claim that waits would delay the stop for as long as it waits.
+        a claim that waits would delay the stop for as long as it waits. Among hosts of a shared store the others have
+        all schedulers from then on, and do what this host is asked: callbacks do not wait for its requests.
         """
         self._life.stop_waiting()
 

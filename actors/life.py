@@ -29,12 +29,13 @@ class Life:
         self.cluster: Cluster | None = None
         self.heartbeat: Heartbeat | None = None
         self._stopped: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[bool] | None = None
 
     # ---- Start -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the host, or reach the process that has its store."""
-        self._stopped = None
+        self._stopped = self._leaving = None
         if self.sharing is not None:
             await self.sharing.start()
         elif self.cluster is not None:
@@ -83,12 +84,16 @@ class Life:
         self._service.stop_waiting()
 
     def stop_waiting(self) -> None:
-        """Answer all who wait for jobs of queues or for the end of a job, and let nobody wait any more."""
+        """Answer all who wait for jobs of queues or for the end of a job, and let nobody wait any more. Other hosts of
+        a shared store have its schedulers from now on."""
         self._service.stop_waiting()
         if self.sharing is not None:
             self.sharing.follower.stop_waiting()
         if self.cluster is not None:
             self.cluster.stop_waiting()
+            if self._runtime.is_open and self._leaving is None:
+                leave = self._leave_to_others(self.cluster, self._runtime.clock.monotonic())
+                self._leaving = asyncio.get_running_loop().create_task(leave)
 
     async def _stop(self) -> None:
         sharing, began = self.sharing, self._runtime.clock.monotonic()
@@ -128,13 +133,24 @@ class Life:
 
         The last host of a store has nobody to leave them to: its callbacks end first, and are settled by itself.
         """
+        left = self._leaving is not None and await self._leaving
+        if not left and not await self._leave_to_others(cluster, began):
+            await self._service.rest(self._drain_s)
+            await self._leave(cluster, began)
+        await self._service.rest(self._left(began))
+
+    async def _leave_to_others(self, cluster: Cluster, began: float) -> bool:
+        """Leave all slots if there are other hosts; return whether there are."""
         try:
             others = await self.others()
         except StoreError as error:
             log.warning("whether other hosts are there is not known: %s", error)
-            others = []
-        if not others:
-            await self._service.rest(self._drain_s)
+            return False
+        if others:
+            await self._leave(cluster, began)
+        return bool(others)
+
+    async def _leave(self, cluster: Cluster, began: float) -> None:
         await cluster.leave()
         self._service.stop_waiting()
         try:
@@ -142,7 +158,6 @@ class Life:
                 await self._hand_over()
         except (StoreError, TimeoutError) as error:
             log.warning("not all of this host was handed over: others take it when its lease ends: %r", error)
-        await self._service.rest(self._left(began))
 
     # ---- Others ----------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tocsin.storage.ownership.engine import Held, SlotRow, slot_of
 from tocsin.storage.shared import SharedCounts
 
 Wakes = Callable[[Sequence[int]], AsyncIterator[Sequence[tuple[str, int | None]]]]
-SLOTS_PER_READ: Final = 256
+SLOTS_PER_READ: Final = 1_024
 
 
 @dataclass(slots=True, eq=False)

@@ -25,8 +25,11 @@ from tocsin.storage.postgres.statements import backwards, numbers_of, statements
 ATTEMPTS: Final = 3
 """Attempts of a statement that had no effect because it met others."""
 LARGEST_ROW: Final = MAX_KEY + MAX_VALUE
-WAKES_PAGE: Final = 5_000
-RANGES_PAGE: Final = 32
+WAKES_PAGE: Final = 20_000
+"""Most actors that one statement reads the wake times of."""
+RANGES_PAGE: Final = 1_024
+"""Most runs of slots that one statement looks into. A host that takes over has hundreds, most with few actors: each
+statement more is time in which their alarms do not ring."""
 HINT_PAUSE_S: Final = 0.01
 """Hints of that time travel together: each takes a lock of the whole server when it is committed."""
 CLOSE_S: Final = 5.0
@@ -162,13 +165,13 @@ class PostgresEngine:
         ranges = [numbers_of(*run) for run in _runs(slots)]
         while ranges:
             now, ranges = ranges[:RANGES_PAGE], ranges[RANGES_PAGE:]
-            lows, highs = [low for low, _ in now], [high for _, high in now]
-            rows = await self._read(self._sql.wakes, lows, highs, WAKES_PAGE)
+            lows, highs, most = [low for low, _ in now], [high for _, high in now], WAKES_PAGE // len(now)
+            rows = await self._read(self._sql.wakes, lows, highs, most)
             last: dict[int, list[int]] = {}
             for row in rows:
                 last.setdefault(row["n"], []).append(row["actor"])
             ranges[:0] = [
-                (max(actors) + 1, highs[n - 1]) for n, actors in last.items() if len(actors) == WAKES_PAGE
+                (max(actors) + 1, highs[n - 1]) for n, actors in last.items() if len(actors) == most
             ]  # their rest
             if rows:
                 yield [(row["name"], row["wake_at"]) for row in rows]

@@ -138,7 +138,8 @@ class _Stop:
         if self._server is not None:
             self._server.should_exit = True
         if self._host is not None:
-            self._host.stop_waiting()  # the server lets requests end, and a claim may wait for minutes
+            # The server lets requests end: a claim may wait for minutes, and other hosts take over meanwhile.
+            self._host.stop_waiting()
         tell("STOPPING=1")
         with contextlib.suppress(OSError):  # the terminal may be gone
             say("tocsin: stopping; callbacks under way may finish (again: stop at once)")

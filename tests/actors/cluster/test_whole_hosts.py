@@ -52,6 +52,27 @@ def test_a_host_that_stops_hands_over_at_once_and_its_callbacks_end_in_peace() -
     in_village(main)
 
 
+def test_a_server_that_lets_requests_end_before_it_stops_has_handed_over_meanwhile() -> None:
+    async def main(village: Village) -> None:
+        one, two = await village.join("one"), await village.join("two")
+        one.stop_waiting()
+        await asyncio.sleep(1.0)
+        assert len(village.owned_by(two)) == len(NAMES), "what is due does not wait for requests"
+        for name in NAMES:
+            await one.scheduler(name).run_after(0, "w:r")  # a request that is under way
+        await asyncio.sleep(0.5)
+        assert len(set(ids(village))) == len(NAMES)
+        await one.stop()
+        await settled(two)
+
+        two.stop_waiting()
+        await asyncio.sleep(1.0)
+        assert len(village.owned_by(two)) == len(NAMES), "the last host has nobody to leave it to"
+        await two.scheduler("t0").run_after(0, "w:r")
+
+    in_village(main)
+
+
 def test_callbacks_of_the_last_host_end_before_it_lets_go_and_nothing_is_left_for_the_next() -> None:
     async def main(village: Village) -> None:
         village.answer_s = 3.0

@@ -10,6 +10,7 @@ import pytest
 from tests.postgres import Postgres
 from tocsin.storage.postgres.address import read_url
 from tocsin.storage.postgres.connections import connect
+from tocsin.storage.postgres.engine import PostgresEngine
 from tocsin.storage.postgres.migrate import migrate
 from tocsin.storage.postgres.statements import SCANS, backwards, statements
 
@@ -49,6 +50,29 @@ async def test_no_statement_reads_a_whole_table(each_postgres: Postgres, filled:
                 assert "Sort" not in plan, f"{name}:\n{plan}"
     finally:
         connection.terminate()
+
+
+async def test_the_alarms_of_all_slots_that_a_host_takes_are_read_at_once(postgres: Postgres) -> None:
+    """Each statement more is time in which nothing of a slot rings: a host takes hundreds, here and there."""
+    database = postgres.database()
+    engine = PostgresEngine(postgres.url(database))
+    await engine.open()
+    try:
+        postgres.sql(
+            "INSERT INTO tocsin.actor SELECT n::int8 << 40, 'a' || n, n FROM generate_series(0, 4095) n", database
+        )
+        slots = range(0, 2 * 700, 2)
+        pages = [page async for page in engine.wakes(slots)]
+        assert pages == [[(f"a{slot}", slot) for slot in slots]]
+
+        many = "INSERT INTO tocsin.actor SELECT (8::int8 << 40) + n, 'b' || n, n FROM generate_series(1, 100) n"
+        postgres.sql(many, database)
+        pages = [page async for page in engine.wakes(slots)]
+        assert len(pages) == 2, "one slot has more than its share of a page, and is read on"
+        expected = {f"a{slot}" for slot in slots} | {f"b{n}" for n in range(1, 101)}
+        assert sorted(name for page in pages for name, _ in page) == sorted(expected)
+    finally:
+        await engine.close()
 
 
 async def test_pages_of_a_long_scan_cost_the_same_wherever_they_begin(postgres: Postgres) -> None:
