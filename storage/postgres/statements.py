@@ -110,10 +110,12 @@ SELECT n, actor, name, wake_at FROM unnest($1::int8[], $2::int8[]) WITH ORDINALI
     )
     slots: str = "SELECT slot, owner, epoch, seq, base_seq, earlier_bases FROM %s.slot ORDER BY slot"
     take: str = """
-WITH free AS MATERIALIZED (
-  SELECT s.slot FROM %s.slot s LEFT JOIN %s.host h ON h.host = s.owner
+WITH seen AS MATERIALIZED (
+  SELECT s.slot, s.epoch FROM %s.slot s LEFT JOIN %s.host h ON h.host = s.owner
    WHERE s.slot = ANY($1::int4[]) AND (s.owner IS NULL OR h.host IS NULL OR h.state = 'dead')
-     AND EXISTS (SELECT FROM %s.host me WHERE me.host = $2 AND me.state <> 'dead')
+     AND EXISTS (SELECT FROM %s.host me WHERE me.host = $2 AND me.state <> 'dead')),
+free AS MATERIALIZED (
+  SELECT s.slot FROM %s.slot s JOIN seen ON s.slot = seen.slot AND s.epoch = seen.epoch
    ORDER BY s.slot FOR UPDATE OF s SKIP LOCKED)
 UPDATE %s.slot s SET owner = $2, epoch = s.epoch + 1, base_seq = s.seq,
     earlier_bases = CASE WHEN s.epoch > 0 THEN s.base_seq || s.earlier_bases[1:2] ELSE '{}' END

@@ -112,6 +112,13 @@ POSTGRESQL = (
         tests=(OWNERS + "a_slot_of_a_living_owner_is_not_taken",),
     ),
     Mutant(
+        "postgresql: a slot that another host takes at the same moment is taken from it",
+        STATEMENTS,
+        "JOIN seen ON s.slot = seen.slot AND s.epoch = seen.epoch",
+        "JOIN seen ON s.slot = seen.slot",
+        tests=("tests/storage/postgres/test_taking.py",),
+    ),
+    Mutant(
         "postgresql: a beat wakes the dead",
         STATEMENTS,
         '"WHERE host = $1 AND state <> \'dead\' "\n        "RETURNING state,',
