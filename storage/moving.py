@@ -32,6 +32,8 @@ BYTES_AT_ONCE: Final = 1024 * 1024
 OPEN_S: Final = 30.0
 """Seconds that a shared store may need until this process has all of it."""
 PAUSE_S: Final = 0.1
+OWNS_ALL: Final = 2**31 - 1
+"""The weight of a host beside which others own nothing."""
 _LEAST, _MOST = b"\x00", b"\xff" * 1025
 
 
@@ -64,6 +66,13 @@ class Place:
     name: str
 
 
+def keep_all(provider: StoreProvider) -> None:
+    """Have this process own all of a shared store that is not open yet, beside hosts that come, too: they are refused
+    once they have read its notes, and are to take nothing before that."""
+    if (shared := shared_of(provider)) is not None:
+        shared.announce(None, OWNS_ALL)
+
+
 Told = Callable[[str, Sums], None]
 """Told of progress: what is being done ("copied", "compared"), and how much of it is done."""
 
@@ -81,16 +90,22 @@ class StoreMove:
         left, came = await self._notes()
         if left is not None and left.part is Part.LEFT:
             return await self._finished(left, came)
+        await self._check_mail()
+        noted: list[Place] = []
         if left is None:
             await self._check_empty(came)
             left = MoveNote(Part.LEAVING, move, self._target.name, self._now_ms())
             await write_notes(self._source.provider, {MOVE: left.written()})
+            noted.append(self._source)
         if came is None:
             await self._check_empty(came)
             came = MoveNote(Part.ARRIVING, left.move, self._source.name, left.at_ms)
             await write_notes(self._target.provider, {MOVE: came.written()})
+            noted.append(self._target)
+        await self._check_still_alone(noted)
         await self._copy()
         sums = await self._compare()
+        await self._check_mail()
         left = replace(left, part=Part.LEFT, at_ms=self._now_ms(), digest=sums.digest)
         await write_notes(self._source.provider, {MOVE: left.written()})
         await self._open_target(left)
@@ -102,6 +117,7 @@ class StoreMove:
         left, came = await self._notes()
         if left is None:
             await self._check_empty(came)
+        await self._check_mail()
         return await total(self._source.provider, self._tell)
 
     async def give_up(self) -> None:
@@ -130,6 +146,25 @@ class StoreMove:
                         f"{place.name} is in use by {', '.join(others)}: stop all hosts of it before it is moved"
                     )
                 await asyncio.sleep(PAUSE_S)
+
+    async def _check_still_alone(self, noted: Sequence[Place]) -> None:
+        """Refuse to go on beside a host that came before it could read these notes, which are taken back. One that came
+        later has read them, and goes by itself."""
+        try:
+            await self._check_alone()
+        except StoreLocked:
+            for place in reversed(noted):
+                await write_notes(place.provider, {MOVE: None})
+            raise
+
+    async def _check_mail(self) -> None:
+        """Refuse a source with calls in its mail: they were accepted, and only its own hosts can do them."""
+        shared = shared_of(self._source.provider)
+        if shared is not None and (waiting := (await shared.facts()).mail):
+            raise ConflictError(
+                f"calls that were accepted wait in the mail of {self._source.name} ({waiting}), and mail is not moved: "
+                "stop the apps that write there, and run a host of it until all are done"
+            )
 
     async def _notes(self) -> tuple[MoveNote | None, MoveNote | None]:
         """Return the notes of this move in both stores; those of moves that have ended are none. ConflictError if one

@@ -25,11 +25,10 @@ PAUSE_S: Final = 0.25
 async def agree(parts: Mapping[str, StoreProvider], rules: Rules) -> None:
     """Have these started stores keep the rules. SettingsError, with nothing changed, if an instance would belong to
     another store than the one it is in, or if other hosts go by other rules; StoreMoved."""
+    await _notes_of(parts)  # what moves a store is no host with other rules
     for name, part in parts.items():
         await _check_others(name, part, rules)
-    notes = {name: await read_notes(part.view(NOTES)) for name, part in parts.items()}
-    for name, found in notes.items():
-        check_not_moved(found, f"the store {name}")
+    notes = await _notes_of(parts)
     kept = {name: Kept.read(found[RESIDENCY]) for name, found in notes.items() if RESIDENCY in found}
     for name, one in kept.items():
         if one.store != name:
@@ -44,6 +43,14 @@ async def agree(parts: Mapping[str, StoreProvider], rules: Rules) -> None:
         await _check_stay(name, parts[name], rules)
     for name in changed:
         await _keep(name, parts[name], rules)
+
+
+async def _notes_of(parts: Mapping[str, StoreProvider]) -> dict[str, dict[bytes, bytes]]:
+    """Return the notes of each store. StoreMoved if one of them is not to be served."""
+    notes = {name: await read_notes(part.view(NOTES)) for name, part in parts.items()}
+    for name, found in notes.items():
+        check_not_moved(found, f"the store {name}")
+    return notes
 
 
 def _check_reached(name: str, before: Rules, parts: Mapping[str, StoreProvider], rules: Rules) -> None:

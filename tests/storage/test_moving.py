@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tocsin.errors import ConflictError, StoreClosed, StoreCorrupt, StoreError, StoreMoved
+from tocsin.errors import ConflictError, StoreClosed, StoreCorrupt, StoreError, StoreLocked, StoreMoved
 from tocsin.storage.api import Batch, OrderedStore, StoreProvider
 from tocsin.storage.combiner import ActorWrites
+from tocsin.storage.disk_engine import DiskEngine
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
-from tocsin.storage.moving import Place, StoreMove, Sums
-from tocsin.storage.notes import NOTES, RESIDENCY
+from tocsin.storage.moving import Place, StoreMove, Sums, keep_all
+from tocsin.storage.notes import NOTES, RESIDENCY, write_notes
+from tocsin.storage.ownership.provider import OwnedProvider
+from tocsin.storage.ownership.ring import Ring
 from tocsin.storage.residency.opening import fit_to_serve, named_stores
+from tocsin.storage.shared_disk import SharedDisk
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
@@ -265,3 +269,101 @@ async def test_files_move_too_and_back(tmp_path: Path) -> None:
 
     assert content(memory) == ACTORS
     assert back == there
+
+
+# ---- Stores that several hosts share -------------------------------------------------------------
+
+
+def host_of(disk: SharedDisk) -> OwnedProvider:
+    return OwnedProvider(DiskEngine(disk), durable=False)
+
+
+def mover_of(disk: SharedDisk) -> OwnedProvider:
+    provider = host_of(disk)
+    keep_all(provider)
+    return provider
+
+
+async def shared_source() -> SharedDisk:
+    """Return a shared store with the actors."""
+    disk = SharedDisk()
+    host = host_of(disk)
+    await host.start()
+    for name, (rows, wake_at) in ACTORS.items():
+        store = await host.open(name)
+        await store.commit(Batch(dict(rows), wake_at=wake_at))
+        await store.close()
+    await host.stop()
+    return disk
+
+
+async def test_a_host_that_comes_before_a_move_is_noted_is_seen_and_the_move_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tocsin.storage.moving.OPEN_S", 0.2)
+    source, target = await shared_source(), MemoryDisk()
+    came: list[OwnedProvider] = []
+
+    async def late(provider: StoreProvider, notes: Mapping[bytes, bytes | None]) -> None:
+        if not came:  # it read no note, and was not there when the move looked for hosts
+            came.append(host_of(source))
+            await came[0].start()
+            await fit_to_serve(came[0])
+        await write_notes(provider, notes)
+
+    monkeypatch.setattr("tocsin.storage.moving.write_notes", late)
+    async with moving(lambda: mover_of(source), lambda: MemoryProvider(target)) as move:
+        with pytest.raises(StoreLocked, match=r"here is in use by .*: stop all hosts of it"):
+            await move.run("m")
+
+    await fit_to_serve(came[0])
+    await came[0].stop()
+    assert await is_served(target)
+    assert not content(target)
+    async with moving(lambda: mover_of(source), lambda: MemoryProvider(target)) as move:
+        await move.run("m")
+    assert content(target) == ACTORS
+
+
+async def test_hosts_that_come_while_a_store_is_moved_are_refused_and_hold_nothing_up() -> None:
+    source, target = await shared_source(), MemoryDisk()
+    refused: list[str] = []
+
+    class Visited(MemoryProvider):
+        async def write(self, writes: Sequence[ActorWrites]) -> None:
+            if len(refused) < 5:
+                host = host_of(source)
+                await host.start()
+                ring = Ring({row.host: row.weight for row in await host.engine.hosts()})
+                assert not ring.won_by(host.owner), "it would take actors from under the copy"
+                with pytest.raises(StoreMoved) as said:
+                    await fit_to_serve(host)
+                refused.append(str(said.value))
+                await host.stop()
+            await super().write(writes)
+
+    async with moving(lambda: mover_of(source), lambda: Visited(target)) as move:
+        await move.run("m")
+
+    assert content(target) == ACTORS
+    assert len(refused) == 5
+    assert "is being moved to there" in refused[0]
+
+
+async def test_a_store_with_calls_in_its_mail_is_not_moved() -> None:
+    source, target = await shared_source(), MemoryDisk()
+    host = host_of(source)
+    await host.start()
+    await host.mailbox.send("scheduler/a", "a" * 32, b"accepted")
+    await host.stop()
+
+    async with moving(lambda: mover_of(source), lambda: MemoryProvider(target)) as move:
+        with pytest.raises(ConflictError, match=r"wait in the mail of here \(1\)"):
+            await move.preview()
+        with pytest.raises(ConflictError, match=r"wait in the mail of here \(1\)"):
+            await move.run("m")
+
+    host = host_of(source)
+    await host.start()
+    await fit_to_serve(host)
+    await host.stop()

@@ -59,12 +59,13 @@ async def _run(source: str, target: str, abort: bool, dry_run: bool, *, quiet: b
 
 async def _place(stack: AsyncExitStack, url: str) -> Place:
     """Open a store that nobody else has open."""
-    from tocsin.storage.moving import Place
+    from tocsin.storage.moving import Place, keep_all
     from tocsin.storage.urls import hosts_of, open_provider, place_of
 
     if hosts := await hosts_of(url):  # before this process is one of them, and gets its share
         raise StoreUnusable(f"{place_of(url)} is in use by {', '.join(hosts)}: stop all hosts of it")
     provider = open_provider(url)
+    keep_all(provider)
     await provider.start()
     stack.push_async_callback(provider.stop)
     return Place(provider, place_of(url))
