@@ -153,6 +153,12 @@ class SharedProvider(StoreProvider, Protocol):
         Whoever has a clock of their own sees by it how far that one is off."""
         ...
 
+    @property
+    def clocks_differ_ms(self) -> int:
+        """Return by how much `store_ms` of two hosts may differ at most: nobody knows how long each way of a sign of
+        life took."""
+        ...
+
     async def facts(self) -> StoreFacts: ...
 
     async def hand_over(self) -> None:

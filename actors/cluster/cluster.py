@@ -14,6 +14,7 @@ from tocsin.actors.cluster.clerk import Clerk
 from tocsin.actors.cluster.network import Network
 from tocsin.actors.cluster.peer_door import PeerDoor
 from tocsin.actors.cluster.ports import ClusterPort, RoutedPart, Routing, routed_part
+from tocsin.actors.cluster.post import HANDLE_WAIT_S
 from tocsin.actors.cluster.routes import PASSES
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Call
@@ -25,7 +26,7 @@ from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.actors.sharing import plain
 from tocsin.actors.sharing.holder import Served
 from tocsin.actors.sharing.remote_port import remote_part
-from tocsin.errors import NotAnsweredYetError, StoreError
+from tocsin.errors import NotAnsweredYetError, StoreError, StoreUnavailable
 from tocsin.storage.shared import SharedProvider
 
 log = logging.getLogger("tocsin.cluster")
@@ -177,8 +178,17 @@ class Cluster:
 
     async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
         """Have the owner of a scheduler settle attempts that ended here."""
-        with suppress(NotAnsweredYetError):  # it is in the mail
+        try:
             await self.caller.ask("host.settle", "", [instance, ends])
+        except NotAnsweredYetError as pending:
+            # In the mail they are safe. But were their attempts forgotten here, and this host the owner again before
+            # its own mail is done, their leases would seem to be of claims that were never sent.
+            await self._until_answered(pending.details["id"])
+
+    async def _until_answered(self, op: str) -> None:
+        while await self._provider.mailbox.answer(op, HANDLE_WAIT_S) is None:
+            if not self._provider.lease_good:
+                raise StoreUnavailable("the store is not reached, so whether this was done is not known")
 
     async def give_back(self, instance: str, leases: Sequence[str]) -> None:
         """Have the owner of a scheduler requeue jobs whose worker went away before it had them."""

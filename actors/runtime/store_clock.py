@@ -31,6 +31,7 @@ class StoreClock:
         """The same, as it was measured last."""
         self._seen: deque[int] = deque(maxlen=LOOKS)
         self._look_at = float("-inf")
+        self._began_ms = 0.0  # what this computer's clock showed when the monotonic one began, at the last look
 
     @property
     def look_again_s(self) -> float:
@@ -38,17 +39,21 @@ class StoreClock:
 
     def now_ms(self) -> int:
         now = self.monotonic()
-        if now >= self._look_at:
-            self._look(now)
-        return self.own.now_ms() - self.ahead_ms
+        shown = self.own.now_ms()
+        stepped = abs(shown - now * 1000 - self._began_ms) > BAND_MS
+        if stepped or now >= self._look_at:
+            self._look(now, shown, stepped)
+        return shown - self.ahead_ms
 
-    def _look(self, now: float) -> None:
-        """Compare the clocks."""
+    def _look(self, now: float, shown: int, stepped: bool) -> None:
+        """Compare the clocks. What was seen before this computer's clock was stepped says nothing any more."""
         store_ms = self._store_ms()
         if store_ms is None:
             return
-        self._look_at = now + LOOK_S
-        self._seen.append(self.own.now_ms() - store_ms)
+        self._look_at, self._began_ms = now + LOOK_S, shown - now * 1000
+        if stepped:
+            self._seen.clear()
+        self._seen.append(shown - store_ms)
         self.measured_ms = median_low(self._seen)
         if abs(self.measured_ms - self.ahead_ms) > BAND_MS:
             self.ahead_ms = self.measured_ms

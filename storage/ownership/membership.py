@@ -128,18 +128,17 @@ class Membership:
     # ---- Life ------------------------------------------------------------------------------------
 
     async def enter(self) -> None:
-        """Enter this host under a new id. If the answer is lost, the next call asks whether that one was entered."""
-        again, row = self._entering is not None, self._entering or self._new_row()
-        self._entering = row
-        sent = asyncio.get_running_loop().time()
+        """Enter this host under a new id, and learn what time it is. If the answer is lost, the next call asks whether
+        that one was entered."""
+        self._entering = row = self._entering or self._new_row()
         await self._engine.register(row, self._timing.ttl_s)
-        if again and await self._engine.beat(row.host, self._timing.ttl_s) is None:
-            self._entering = None  # it was entered the first time, and declared dead since
+        sent = asyncio.get_running_loop().time()
+        beat = await self._engine.beat(row.host, self._timing.ttl_s)
+        self._entering = None
+        if beat is None:  # it was entered an earlier time, and declared dead since
             raise StoreUnavailable(f"{self._engine.place} answered too late: this host was declared dead meanwhile")
-        self._entering, self.host = None, row.host
-        self._beaten(sent)
-        self._known_alive_at = asyncio.get_running_loop().time()  # it was entered after its session was there
-        self.answered()
+        self.host = row.host
+        self._accepted(sent, beat)
 
     def _new_row(self) -> HostRow:
         # Without a connection that can hold a lock, others go by the lease alone.
@@ -187,8 +186,7 @@ class Membership:
             sent, host = loop.time(), self.host
             beat: Beat | None = None
             try:
-                # A connection that hangs leaves time for another try while the lease runs.
-                async with asyncio.timeout(max((self._timing.ttl_s - self._timing.margin_s) / 2, RETRY_S)):
+                async with asyncio.timeout(self._timing.answer_s):
                     if host:
                         beat = await self._engine.beat(host, self._timing.ttl_s)
                     if beat is None or self._session_is_gone_for_long():

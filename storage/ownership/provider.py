@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
+from math import ceil
 from random import Random, SystemRandom
 from typing import Any, Final
 
@@ -139,6 +140,10 @@ class OwnedProvider:
     @property
     def store_ms(self) -> int | None:
         return self._membership.store_ms
+
+    @property
+    def clocks_differ_ms(self) -> int:
+        return ceil(self.timing.answer_s * 1000)  # each is off by half of its way there and back at most
 
     @property
     def secret(self) -> bytes:

@@ -14,6 +14,7 @@ MOST_S: Final = 3_600.0
 USUAL_TTL_S: Final = 10.0
 BEATS_OF_TTL: Final = 0.3
 MARGIN_OF_TTL: Final = 0.2
+LEAST_ANSWER_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,12 @@ class Timing:
             )
         if self.step < 1:
             raise SettingsError(f"step is {self.step}: at least one slot is handed over at a time")
+
+    @property
+    def answer_s(self) -> float:
+        """A sign of life that is not answered for so long has failed: it leaves time for another one while the lease
+        runs."""
+        return max((self.ttl_s - self.margin_s) / 2, LEAST_ANSWER_S)
 
     @classmethod
     def of(cls, ttl_s: float) -> Timing:

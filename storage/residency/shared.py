@@ -86,6 +86,10 @@ class SharedNamedStores(NamedStores):
         """Return the time of the first shared store whose clock is known."""
         return next((ms for part in self.shared.values() if (ms := part.store_ms) is not None), None)
 
+    @property
+    def clocks_differ_ms(self) -> int:
+        return max(part.clocks_differ_ms for part in self.shared.values())
+
     async def hand_over(self) -> None:
         await asyncio.gather(*(part.hand_over() for part in self.shared.values()))
 

@@ -62,3 +62,14 @@ def test_a_clock_goes_by_itself_until_the_store_has_told_the_time() -> None:
     assert clock.now_ms() == own.true_ms
     clock.forget()
     assert clock.ahead_ms == 0 and clock.now_ms() == own.true_ms
+
+
+def test_a_clock_that_is_stepped_is_put_right_at_once() -> None:
+    own = Skewed(0)
+    clock = StoreClock(own, own.store_ms)
+    for _ in range(LOOKS):
+        own.true_ms += 1000
+        assert clock.now_ms() == own.true_ms
+    for own.ahead_ms in (60_000, -60_000, 0):
+        own.true_ms += 1
+        assert clock.now_ms() == own.true_ms, "else leases of other hosts would end too early"

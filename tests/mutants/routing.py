@@ -139,4 +139,38 @@ OF_ROUTING = (
         "",
         tests=(ROUTING + "test_a_call_that_may_have_been_done_is_not_said_to_be_undone",),
     ),
+    Mutant(
+        "routing: a lease of another host ends by this host's clock alone",
+        "actors/scheduler/state/leases.py",
+        "return until + self._clocks_differ_ms if token in self._found else until",
+        "return until",
+        tests=(
+            "tests/actors/cluster/test_whole_hosts.py::test_a_lease_of_another_host_ends_when_it_has_ended_by_the_clock_of_any_and_an_own_one_in_time",
+        ),
+    ),
+    Mutant(
+        "routing: an own lease is held as long as one of another host",
+        "actors/scheduler/state/leases.py",
+        "        self.remember(job_id, token, lease)\n        self.counters.leased += 1\n",
+        "        self.find(job_id, token, lease)\n        self.counters.leased += 1\n",
+        tests=(
+            "tests/actors/cluster/test_whole_hosts.py::test_a_lease_of_another_host_ends_when_it_has_ended_by_the_clock_of_any_and_an_own_one_in_time",
+        ),
+    ),
+    Mutant(
+        "routing: a computer's clock that is stepped counts for some seconds",
+        "actors/runtime/store_clock.py",
+        "        if stepped or now >= self._look_at:\n",
+        "        if now >= self._look_at:\n",
+        tests=("tests/actors/test_store_clock.py::test_a_clock_that_is_stepped_is_put_right_at_once",),
+    ),
+    Mutant(
+        "routing: hosts own slots before they know the time",
+        "storage/ownership/membership.py",
+        "        self.host = row.host\n        self._accepted(sent, beat)\n",
+        "        self.host = row.host\n        self._beaten(sent)\n        self.answered()\n",
+        tests=(
+            "tests/storage/ownership/test_store_time.py::test_hosts_know_the_time_before_they_own_anything_and_are_no_further_apart_than_is_said",
+        ),
+    ),
 )

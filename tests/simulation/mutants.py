@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "leases do not count as pool slots after a restart",
         "actors/scheduler/state/rebuild.py",
-        "            state.remember(*names, lease)\n",
-        "            state.remember(*names, lease)\n            state.lines.holders.clear()\n",
+        "            state.find(*names, lease)\n",
+        "            state.find(*names, lease)\n            state.lines.holders.clear()\n",
     ),
     Mutant(
         "the stored wake time leaves out lease ends",

@@ -176,9 +176,9 @@ class EndOfTurn:
         events will wake."""
         state, now, lanes = turn.state, turn.wall, self._lanes
         end = state.first_end() if state.leases else None
-        end_at = end[0] if end else None
+        end_at = state.stored_end(end[0]) if end else None
         # A live attempt's lease is renewed a little before it ends.
-        renew_at = end[0] - RENEW_BEFORE_MS if end and end[1] in lanes.live else end_at
+        renew_at = end[0] - RENEW_BEFORE_MS if end and end[1] in lanes.live else end and end[0]
         again = now + FULL_RETRY_MS if full else now
         due = outlook.ready or bool(outlook.suspects)
         more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None

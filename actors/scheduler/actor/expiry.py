@@ -48,7 +48,7 @@ async def end_leases(turn: Turn, live: Live, undelivered: Live = lambda token: F
         _, lease = turn.state.leases[token]
         if lease.kind == "fired" and live(token):
             apply(turn, None, token, decide.renew(lease, turn.wall))
-        elif lease.until <= turn.wall:
+        elif turn.state.end_of(token) <= turn.wall:
             over.append(token)
         else:
             turn.state.remember_end(token)

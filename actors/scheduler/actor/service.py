@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.runtime.store_clock import BAND_MS
 from tocsin.actors.scheduler.actor import clock_names
 from tocsin.actors.scheduler.actor.clock_names import ClockNames, NoteName
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
@@ -162,6 +164,7 @@ class SchedulerService:
         self.host, self.random = host, host.random
         self._shared = shared_of(host.provider)
         if self._shared is not None:
+            self._limits = replace(self._limits, clocks_differ_ms=self._shared.clocks_differ_ms + 2 * BAND_MS)
             self.watch = StoreWatch(self._shared, host.clock)
             host.on_owned, host.on_gone = self._came, self._gone
 

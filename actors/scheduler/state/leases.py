@@ -26,10 +26,16 @@ def as_promised(lease: LeaseRow) -> LeaseRow:
 
 
 class Leases:
-    """The leases of one scheduler, and the counters that change with them."""
+    """The leases of one scheduler, and the counters that change with them.
 
-    def __init__(self, storage: ActorStorage) -> None:
+    A lease that was found in its row may be of another host, by whose clock its end was written: it is held for
+    `clocks_differ_ms` longer, by which the clocks of two hosts may differ. The row and its end stay as they are.
+    """
+
+    def __init__(self, storage: ActorStorage, clocks_differ_ms: int = 0) -> None:
         self.storage = storage
+        self._clocks_differ_ms = clocks_differ_ms
+        self._found: set[str] = set()  # tokens of leases that may be of other hosts, if clocks may differ
         self.lines = JobQueues()
         self.counters = Counters(accepted=0)
         self.tally = Tally(levels(self.counters))
@@ -56,7 +62,9 @@ class Leases:
         new = as_promised(lease)
         self.storage.put(lease_key(job_id, token), encode(new))
         self.leases[token] = (job_id, new)
-        heapq.heappush(self._ends, (new.until, token))
+        if new.until != old.until:
+            self._found.discard(token)
+        self.remember_end(token)
         if new.orphan and not old.orphan:
             self.counters.leased -= 1
             self.counters.orphaned += 1
@@ -64,6 +72,7 @@ class Leases:
 
     def drop_lease(self, token: str) -> Lease:
         job_id, lease = self.leases.pop(token)
+        self._found.discard(token)
         tokens = self.by_id[job_id]
         tokens.discard(token)
         if not tokens:
@@ -88,14 +97,22 @@ class Leases:
         return None
 
     def first_end(self) -> tuple[int, str] | None:
-        """Return end and token of the lease that ends first."""
+        """Return token of the lease that ends first, and the instant at which this host may end it."""
         while self._ends:
-            until, token = self._ends[0]
-            lease = self.leases.get(token)
-            if lease is not None and lease[1].until == until:
-                return until, token
+            end, token = self._ends[0]
+            if token in self.leases and self.end_of(token) == end:
+                return end, token
             heapq.heappop(self._ends)
         return None
+
+    def end_of(self, token: str) -> int:
+        """Return the instant, by this host's clock, at which a lease has ended by the clock of any host."""
+        until = self.leases[token][1].until
+        return until + self._clocks_differ_ms if token in self._found else until
+
+    def stored_end(self, end: int) -> int:
+        """Return an instant that is no later than the end of any lease as its row says, if `end` is the first end."""
+        return end - self._clocks_differ_ms if self._found else end
 
     def ended(self, horizon: int) -> list[str]:
         """Take tokens of leases that end at or before `horizon`, a page; each must then be dropped or changed."""
@@ -108,13 +125,19 @@ class Leases:
 
     def remember_end(self, token: str) -> None:
         """Put back what `ended` took."""
-        heapq.heappush(self._ends, (self.leases[token][1].until, token))
+        heapq.heappush(self._ends, (self.end_of(token), token))
+
+    def find(self, job_id: str, token: str, lease: LeaseRow) -> None:
+        """Take over a lease row that was there before this activation."""
+        if self._clocks_differ_ms:
+            self._found.add(token)
+        self.remember(job_id, token, lease)
 
     def remember(self, job_id: str, token: str, lease: LeaseRow) -> None:
-        """Take over a lease row that is there."""
+        """Keep a lease in memory."""
         self.leases[token] = (job_id, lease)
         self.by_id.setdefault(job_id, set()).add(token)
-        heapq.heappush(self._ends, (lease.until, token))
+        self.remember_end(token)
         if lease.pool:
             self.lines.hold(lease.pool)
         if lease.kind == PULLED:

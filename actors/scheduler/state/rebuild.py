@@ -96,7 +96,7 @@ async def _read_memory(state: SchedulerState) -> None:
             state.lines.pools[key[5:].decode()] = pool
     for key, value in await state.all_rows(b"lease/"):
         if (names := _names(state, key, 3, value)) and (lease := state.read(LeaseRow, key, value)) is not None:
-            state.remember(*names, lease)
+            state.find(*names, lease)
     for key, value in await state.all_rows(b"lines/"):
         if (names := _names(state, key, 3, value)) and (row := state.read(LinesRow, key, value)) is not None:
             state.lines.load(names, row)

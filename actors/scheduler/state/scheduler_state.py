@@ -84,6 +84,7 @@ class Limits:
     quota: int | None = None  # how many jobs an instance may hold
     kept_slots: int = KEPT_SLOTS  # how many occurrences are kept per schedule
     timeout_ms: int = TIMEOUT_MS  # the deadline of callbacks whose jobs and instances have none of their own
+    clocks_differ_ms: int = 0  # by which the clocks of two hosts of the store may differ
 
 
 DEFAULTS: Final = Limits()
@@ -98,7 +99,7 @@ class SchedulerState(Leases):
     def __init__(
         self, storage: ActorStorage, limits: Limits = DEFAULTS, failed_slots: FailedSlots | None = None
     ) -> None:
-        super().__init__(storage)
+        super().__init__(storage, limits.clocks_differ_ms)
         self.dead_ms, self.quota = limits.dead_ms, limits.quota
         self.kept_slots, self.timeout_ms = limits.kept_slots, limits.timeout_ms
         self.fronts = Fronts()

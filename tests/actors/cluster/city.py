@@ -184,6 +184,10 @@ class Quarter(MemoryProvider):
     def store_ms(self) -> int | None:
         return None
 
+    @property
+    def clocks_differ_ms(self) -> int:
+        return 0
+
     def locate(self, name: str) -> Located:
         owner = self.city.stale.get(self.owner, {}).get(name) or self.city.owner(name)
         if owner == self.owner:

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.actors.cluster.village import NAMES, Village, in_village
+from tests.actors.cluster.village import NAMES, TIMING, Village, in_village
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http.metrics.collector import metrics
 from tocsin.actors.http.metrics.families import CLUSTER
 from tocsin.actors.http.metrics.traffic import Traffic
+from tocsin.actors.runtime.store_clock import BAND_MS
 from tocsin.actors.testing.clock import START_MS, VirtualClock
 from tocsin.errors import StoreLocked
 
@@ -128,6 +129,27 @@ def test_the_test_clock_of_an_instance_is_known_where_it_goes() -> None:
         assert two._service.clocks.at(name) == START_MS + 86_400_000
         await two.scheduler(name).clock.advance(by="2h")
         assert len(ids(village)) == 1
+
+    in_village(main)
+
+
+def test_a_lease_of_another_host_ends_when_it_has_ended_by_the_clock_of_any_and_an_own_one_in_time() -> None:
+    """Each host knows the time of the store only as well as the way there and back of its signs of life tells."""
+
+    async def main(village: Village) -> None:
+        one, two = await village.join("one"), await village.join("two")
+        differ_ms = int(TIMING.ttl_s - TIMING.margin_s) * 500 + 2 * BAND_MS
+        name = village.owned_by(one)[0]
+        jobs = two.scheduler(name)
+        await jobs.run_after(0, "w:r", queue="q")
+
+        (first,) = await jobs.claim("q", lease_ms=20_000)
+        await one.stop()
+        (second,) = await jobs.claim("q", wait="30s", lease_ms=20_000)
+        assert differ_ms <= village.clock.now_ms() - first.lease_until < differ_ms + 3_000
+        (third,) = await jobs.claim("q", wait="30s")
+        assert 0 <= village.clock.now_ms() - second.lease_until < 3_000
+        assert {first.attempt, second.attempt, third.attempt} == {1, 2, 3}
 
     in_village(main)
 

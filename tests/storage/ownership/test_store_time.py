@@ -7,6 +7,10 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from tests.storage.ownership.members import TIMING, Member, World, in_world
+from tocsin.storage.disk_engine import DiskEngine
 from tocsin.storage.ownership.engine import Beat, HostState
 from tocsin.storage.ownership.membership import Membership
 from tocsin.storage.ownership.timing import Timing
@@ -42,3 +46,34 @@ def test_a_sign_of_life_that_took_long_does_not_change_what_time_it_is() -> None
         assert abs(await beat(member, 0.1, 0.1, AHEAD_S + 2)) < 0.11  # the clock of the store has jumped
 
     simulate(1, main)
+
+
+def test_hosts_know_the_time_before_they_own_anything_and_are_no_further_apart_than_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first sign of life of each takes the longest that is accepted: of one on its way there, of the other back."""
+
+    async def main(world: World) -> None:
+        way_s, ways = 0.99 * TIMING.answer_s, list[tuple[float, float]]()
+        beat_at_once = DiskEngine.beat
+
+        async def slowly(engine: DiskEngine, host: str, ttl_s: float) -> Beat | None:
+            there_s, back_s = ways.pop() if ways else (0.0, 0.0)
+            await asyncio.sleep(there_s)
+            answer = await beat_at_once(engine, host, ttl_s)
+            await asyncio.sleep(back_s)
+            return answer
+
+        monkeypatch.setattr(DiskEngine, "beat", slowly)
+        wrong_ms = []
+        for way in ((way_s, 0.0), (0.0, way_s)):
+            member = Member(world.disk, world.random)
+            ways.append(way)
+            await member.provider.start()
+            assert member.provider.store_ms is not None
+            wrong_ms.append(member.provider.store_ms - world.disk.now_ms())
+            await member.provider.stop()
+        assert abs(abs(wrong_ms[0] - wrong_ms[1]) - way_s * 1000) < 10
+        assert abs(wrong_ms[0] - wrong_ms[1]) <= member.provider.clocks_differ_ms
+
+    in_world(main)
