@@ -141,14 +141,11 @@ class Life:
 
     async def _leave_to_others(self, cluster: Cluster, began: float) -> bool:
         """Leave all slots if there are other hosts; return whether there are."""
-        try:
-            others = await self.others()
-        except StoreError as error:
-            log.warning("whether other hosts are there is not known: %s", error)
-            return False
+        shared = shared_of(self._runtime.provider)
+        others = shared is not None and shared.has_others
         if others:
             await self._leave(cluster, began)
-        return bool(others)
+        return others
 
     async def _leave(self, cluster: Cluster, began: float) -> None:
         await cluster.leave()

@@ -124,6 +124,11 @@ class SharedProvider(StoreProvider, Protocol):
         ...
 
     @property
+    def has_others(self) -> bool:
+        """Return whether other hosts of this store are up, from memory."""
+        ...
+
+    @property
     def lease_good(self) -> bool:
         """Return whether this host's lease is good for certain. Without it `locate` says `here` of no actor, and
         nothing is begun."""

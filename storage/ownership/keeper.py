@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from tocsin.errors import StoreError, StoreLocked, StoreUnavailable
 from tocsin.storage.ownership.engine import SLOTS, Held, HostRow, HostState, SharedEngine, SlotRow
@@ -65,7 +67,7 @@ class Keeper:
         self._hinted = False
         self._buried: set[str] = set()  # hosts that this one declared dead, until they own nothing
         self._gone: dict[str, float] = {}  # hosts without a session, and when that was seen first
-        self._ending = False
+        self._ending = self._telling = False
 
     def start(self) -> None:
         self._wanted, self._leaving, self._ending, self._map_wanted = asyncio.Event(), None, False, True
@@ -123,6 +125,11 @@ class Keeper:
         me = self._membership.host
         if not me:
             raise StoreUnavailable("this host is not entered in the store at present")
+        if self._membership.draining and self._slots.held:
+            # Until this host has let go of everything it looks at nothing else: nobody has what it lets go of.
+            self._hand_over_all()
+            await self._release()
+            return
         hosts = await self._engine.hosts()
         self._membership.answered()
         if self._where.read_hosts(hosts):
@@ -141,7 +148,7 @@ class Keeper:
             self._membership.hurry()  # a beat finds out
             return
         if self._membership.draining or mine.state is HostState.DRAINING:
-            self._hand_over([*self._slots.held.values()], most=SLOTS)
+            self._hand_over_all()
             return
         living = [
             row
@@ -250,6 +257,22 @@ class Keeper:
                 self._parts.give_up(tenure, row)
 
     # ---- Handing over ----------------------------------------------------------------------------
+
+    async def tell_and_hand_over(self, tell: Coroutine[Any, Any, object]) -> None:
+        """Tell the others while all goes on, then let go of everything: whoever hears of what is released may take it.
+        Without an answer it is let go of all the same."""
+        self._telling = True
+        try:
+            with suppress(StoreError):  # what is released here is not taken here again anyway
+                await tell
+        finally:
+            self._telling = False
+        self._hand_over_all()
+        self._wanted.set()
+
+    def _hand_over_all(self) -> None:
+        if not self._telling:
+            self._hand_over([*self._slots.held.values()], most=SLOTS)
 
     def _hand_over(self, tenures: Sequence[Tenure], *, most: int) -> None:
         """Ask the layers above to let go of slots: of a few while all goes on, of all when this host stops."""

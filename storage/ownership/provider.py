@@ -355,6 +355,11 @@ class OwnedProvider:
             self._keeper.hurry()  # it may have come just now
         return row is not None and row.state is not HostState.DEAD
 
+    @property
+    def has_others(self) -> bool:
+        me = self._membership.host
+        return any(row.state is HostState.UP for row in self._where.hosts.values() if row.host != me)
+
     async def relocated(self, name: str, since: Located, wait_s: float) -> Located:
         return await self._where.relocated(name, since, wait_s)
 
@@ -365,9 +370,7 @@ class OwnedProvider:
         if not self._started:
             raise StoreClosed("the store is not open")
         self._membership.draining = True
-        self._keeper.hurry()
-        with suppress(StoreError):  # it only tells the others: what is released here is not taken here again
-            await self.engine.drain(self._membership.host)
+        await self._keeper.tell_and_hand_over(self.engine.drain(self._membership.host))
         await self.slots.until_none()
 
     async def drain_host(self, host: str) -> bool:

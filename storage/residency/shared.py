@@ -56,6 +56,10 @@ class SharedNamedStores(NamedStores):
         return any(part.is_host(host) for part in self.shared.values())
 
     @property
+    def has_others(self) -> bool:
+        return any(part.has_others for part in self.shared.values())
+
+    @property
     def lease_good(self) -> bool:
         """Return whether anything can be begun. What is in a store without a good lease is not `here` by itself."""
         return len(self.shared) < len(self.parts) or any(part.lease_good for part in self.shared.values())

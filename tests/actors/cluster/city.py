@@ -177,6 +177,10 @@ class Quarter(MemoryProvider):
         return host not in self.city.of_a_copy
 
     @property
+    def has_others(self) -> bool:
+        return False  # a city's hosts do not hand over by themselves
+
+    @property
     def lease_good(self) -> bool:
         return True
 

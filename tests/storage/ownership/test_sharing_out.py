@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import ceil
 
 import pytest
@@ -163,6 +164,32 @@ def test_whoever_hands_over_returns_when_all_is_gone() -> None:
         assert not two.slots
         assert asyncio.get_running_loop().time() - began < 0.2
         await until(lambda: world.shared_out(one), 0.2)
+
+    in_world(main)
+
+
+def test_nobody_has_a_slot_for_no_longer_than_its_hand_over_takes_statements() -> None:
+    """Each statement takes 0.1 s here, as on a busy machine. What is let go of waits for its release, the hint, a look
+    at who is there, and its taking; what else there is to read of the store comes before or after."""
+
+    async def main(world: World) -> None:
+        one, two = await world.join(), await world.join()
+        await until(lambda: world.shared_out(one, two))
+        for phase in range(10):  # of the looks, which come by themselves every 0.5 s
+            for member in (one, two):
+                member.engine.faults.latencies_s = (0.1,)
+            await asyncio.sleep(0.05 * phase)
+            handing = asyncio.create_task(two.provider.hand_over())
+            await until(partial(world.leaving, two), 2.0)
+            gap = await until(lambda: world.shared_out(one), 2.0)
+            await handing
+
+            assert gap < 0.8, f"phase {phase}"
+            await world.stop(two)
+            for member in world.members:
+                member.engine.faults.latencies_s = (0.001,)
+            two = await world.join()
+            await until(partial(world.shared_out, one, two))
 
     in_world(main)
 
