@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from tocsin.errors import StoreClosed, StoreSchema
+from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.postgres.address import Address
 from tocsin.storage.postgres.errors import FAILURES, misconfigured, said, translate
 from tocsin.storage.tasks import begin_soon
@@ -26,9 +28,7 @@ log = logging.getLogger("tocsin.storage")
 
 OLDEST_SERVER: Final = 14
 STATEMENT_S: Final = 10.0
-"""Time for one statement, after which the server ends it."""
-SILENCE_S: Final = 15.0
-"""Time after which a statement without an answer is given up. It is more than STATEMENT_S: the server speaks first."""
+"""Most time for one statement, after which the server ends it."""
 KEEPALIVE: Final = {"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"}
 """A host that vanished without a word is noticed by the server within seconds, and its session lock is free."""
 PLANS: Final = {
@@ -45,22 +45,46 @@ PROMISES: Final = {"default_transaction_isolation": "read committed", "synchrono
 _TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 
 
-async def connect(address: Address, *, statement_s: float | None = STATEMENT_S, plain: bool = False) -> Connection:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times for one statement."""
+
+    statement_s: float = STATEMENT_S
+    """After so long the server ends it."""
+    silence_s: float = STATEMENT_S * 1.25
+    """After so long without an answer it is given up, and with it the connection. It is more: the server speaks first.
+    """
+
+
+def limits_for_rows(timing: Timing) -> Limits:
+    """Return the limits for rows: a connection that was cut without a word holds up a host for less than its lease."""
+    statement_s = min(max(timing.ttl_s * 0.6, 3.0), STATEMENT_S)
+    return Limits(statement_s, statement_s * 1.25)
+
+
+def limits_for_life(timing: Timing) -> Limits:
+    """Return the limits for signs of life and who owns what: another try still comes in time."""
+    silence_s = min(max((timing.ttl_s - timing.margin_s) / 2, 2.0), STATEMENT_S)
+    return Limits(silence_s * 0.8, silence_s)
+
+
+async def connect(address: Address, *, limits: Limits | None = None, plain: bool = False) -> Connection:
     """Connect to the first server that is a primary; a server that does not answer costs `connect_s`. StoreError.
 
     `plain` leaves the planner as the server has it, and statements unlimited: for changes of the layout.
     """
+    limits = limits or limits_for_rows(address.timing)
     settings = {"application_name": address.application, **PROMISES, **KEEPALIVE}
     if not plain:
         settings |= PLANS
         settings |= {"idle_in_transaction_session_timeout": "5000"}
-        settings |= {"statement_timeout": str(round((statement_s or 0) * 1000))}
+        settings |= {"statement_timeout": str(round(limits.statement_s * 1000))}
     failed: list[tuple[str, Exception]] = []
     for host, port in address.hosts or ((None, None),):
         try:
             return await asyncpg.connect(
                 address.dsn, host=host, port=port, timeout=address.connect_s, server_settings=settings,
-                target_session_attrs=SessionAttribute.primary, command_timeout=None if plain else SILENCE_S,
+                target_session_attrs=SessionAttribute.primary, command_timeout=None if plain else limits.silence_s,
             )  # fmt: skip
         except OSError as error:  # of certificates too, which are a ValueError as well
             failed.append((f"{host}:{port}", error))
@@ -102,13 +126,32 @@ class ClosedMeanwhile(Exception):
 class Connections:
     """A pool. Each use of it runs to its end, also when its caller is cancelled: no statement is left halfway."""
 
-    def __init__(self, address: Address, size: int, on_new: Callable[[str], None]) -> None:
-        self._address, self._size, self._on_new = address, size, on_new
+    def __init__(
+        self, address: Address, size: int, limits: Limits, on_new: Callable[[str], None], on_silence: Callable[[], None]
+    ) -> None:
+        """`on_new(timeline)` is called for each connection that is made, `on_silence()` after one gave no answer."""
+        self._address, self._size, self._limits = address, size, limits
+        self._on_new, self._on_silence = on_new, on_silence
         self._pool: Pool | None = None
         self._uses: set[asyncio.Task[Any]] = set()
+        self._retiring: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        self._pool = await asyncpg.create_pool(
+        self._pool = await self._new_pool()
+
+    async def renew(self) -> None:
+        """Use none of the connections again that there are. What is under way on them may end."""
+        earlier, new = self._pool, await self._new_pool()
+        if earlier is None or self._pool is not earlier:
+            new.terminate()  # it was closed meanwhile
+            return
+        self._pool = new
+        retiring = begin_soon(_retire(earlier, [*self._uses]))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
+
+    async def _new_pool(self) -> Pool:
+        return await asyncpg.create_pool(
             min_size=0, max_size=self._size, connect=self._connect, init=self._greet, reset=_as_it_is
         )
 
@@ -124,6 +167,8 @@ class Connections:
             if self._uses:
                 await asyncio.wait(self._uses)
             await pool.close()
+        if self._retiring:
+            await asyncio.wait(self._retiring)
 
     async def fetch(self, sql: str, *given: Any) -> list[asyncpg.Record]:
         """Run one statement. StoreError where there is no connection; else what the driver raises, or
@@ -154,8 +199,12 @@ class Connections:
             raise translate(error, self._address.place) from error
         try:
             return await connection.fetch(sql, *given)
-        except (TimeoutError, asyncio.CancelledError):
+        except TimeoutError:
             connection.terminate()  # nobody knows what the server still does with it
+            self._on_silence()
+            raise
+        except asyncio.CancelledError:
+            connection.terminate()
             raise
         finally:
             await self._give_back(pool, connection)
@@ -167,10 +216,17 @@ class Connections:
             log.debug("a connection to %s could not be given back: %r", self._address.place, error)
 
     async def _connect(self, *_: object, **__: object) -> Connection:
-        return await connect(self._address)
+        return await connect(self._address, limits=self._limits)
 
     async def _greet(self, connection: Connection) -> None:
         self._on_new(await timeline(connection))
+
+
+async def _retire(pool: Pool, uses: Sequence[asyncio.Task[Any]]) -> None:
+    """End a pool once what was under way has ended. Nobody is told: a connection that is silent would not answer."""
+    if uses:
+        await asyncio.wait(uses)
+    pool.terminate()
 
 
 async def _as_it_is(connection: Connection) -> None:

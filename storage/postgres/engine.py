@@ -16,11 +16,20 @@ from tocsin.storage.ownership.engine import Beat, Held, HostRow, HostState, Mail
 from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.postgres.address import read_url
 from tocsin.storage.postgres.commit import Numbers, parameters
-from tocsin.storage.postgres.connections import STATEMENT_S, ClosedMeanwhile, Connections, check_server, connect
+from tocsin.storage.postgres.connections import (
+    ClosedMeanwhile,
+    Connections,
+    Limits,
+    check_server,
+    connect,
+    limits_for_life,
+    limits_for_rows,
+)
 from tocsin.storage.postgres.errors import AGAIN, DUPLICATE, FAILURES, code_of, leaves_nothing, translate
 from tocsin.storage.postgres.migrate import ensure_layout
 from tocsin.storage.postgres.session import Session, channel_of
 from tocsin.storage.postgres.statements import backwards, numbers_of, statements
+from tocsin.storage.tasks import begin_soon
 
 ATTEMPTS: Final = 3
 """Attempts of a statement that had no effect because it met others."""
@@ -33,6 +42,8 @@ statement more is time in which their alarms do not ring."""
 HINT_PAUSE_S: Final = 0.01
 """Hints of that time travel together: each takes a lock of the whole server when it is committed."""
 CLOSE_S: Final = 5.0
+SESSION_S: Final = 10.0
+"""Time for a host that enters to have its session."""
 
 
 class PostgresEngine:
@@ -43,14 +54,19 @@ class PostgresEngine:
         self._sql = statements(self._address.schema)
         self._backwards = backwards(self._sql)
         self._numbers = Numbers(random or SystemRandom())
-        writers = max(2, (self._address.connections - 1) // 2)
-        # Reads of users never keep a commit, or a sign of life, from having a connection.
-        self._writers = Connections(self._address, writers, self._saw_timeline)
-        self._readers = Connections(self._address, self._address.connections - 1 - writers, self._saw_timeline)
+        keepers, writers, readers = shares_of(self._address.connections)
+        # Reads of users never keep a commit from having a connection, and neither keeps a sign of life from it.
+        self._keepers = self._pool(keepers, limits_for_life(self._address.timing))
+        self._writers = self._pool(writers, limits_for_rows(self._address.timing))
+        self._readers = self._pool(readers, limits_for_rows(self._address.timing))
+        self._renewing: asyncio.Task[None] | None = None
         self._session = Session(self._address)
         self._timeline = ""
         self._to_hint: set[str] = set()
         self._hinting: asyncio.Task[None] | None = None
+
+    def _pool(self, size: int, limits: Limits) -> Connections:
+        return Connections(self._address, size, limits, self._saw_timeline, self._met_silence)
 
     @property
     def place(self) -> str:
@@ -81,6 +97,7 @@ class PostgresEngine:
             raise translate(error, self.place) from error
         finally:
             connection.terminate()
+        await self._keepers.open()
         await self._writers.open()
         await self._readers.open()
         await self._session.open()
@@ -89,6 +106,7 @@ class PostgresEngine:
         if self._hinting is not None:
             await asyncio.wait([self._hinting], timeout=CLOSE_S)
         await self._session.close()
+        await self._keepers.close(CLOSE_S)
         await self._readers.close(0)
         await self._writers.close(CLOSE_S)
         self._numbers.forget_all()
@@ -179,14 +197,14 @@ class PostgresEngine:
     # ---- Who owns what -----------------------------------------------------------------------------
 
     async def register(self, host: HostRow, ttl_s: float) -> None:
-        await self._session.stand_for(host.host, host.session, STATEMENT_S)
+        await self._session.stand_for(host.host, host.session, SESSION_S)
         await self._run(
-            self._writers, self._sql.register,
+            self._keepers, self._sql.register,
             UUID(host.host), host.name, host.url, host.weight, host.state, ttl_s, host.session,
         )  # fmt: skip
 
     async def beat(self, host: str, ttl_s: float) -> Beat | None:
-        rows = await self._run(self._writers, self._sql.beat, UUID(host), ttl_s)
+        rows = await self._run(self._keepers, self._sql.beat, UUID(host), ttl_s)
         return Beat(HostState(rows[0]["state"]), rows[0]["now_ms"], self._timeline) if rows else None
 
     async def hosts(self) -> list[HostRow]:
@@ -195,31 +213,31 @@ class PostgresEngine:
                 row["host"].hex, row["name"], row["url"], row["weight"], HostState(row["state"]), row["lease_left_ms"],
                 row["session"], row["session_gone"],
             )
-            for row in await self._run(self._writers, self._sql.hosts)
+            for row in await self._run(self._keepers, self._sql.hosts)
         ]  # fmt: skip
 
     async def drain(self, host: str) -> bool:
-        return bool(await self._run(self._writers, self._sql.drain, UUID(host)))
+        return bool(await self._run(self._keepers, self._sql.drain, UUID(host)))
 
     async def reap(self) -> list[str]:
-        return [row["host"].hex for row in await self._run(self._writers, self._sql.reap)]
+        return [row["host"].hex for row in await self._run(self._keepers, self._sql.reap)]
 
     async def reap_without_session(self, host: str) -> bool:
-        return bool(await self._run(self._writers, self._sql.reap_without_session, UUID(host)))
+        return bool(await self._run(self._keepers, self._sql.reap_without_session, UUID(host)))
 
     async def forget(self, host: str) -> None:
-        await self._run(self._writers, self._sql.forget, UUID(host))
+        await self._run(self._keepers, self._sql.forget, UUID(host))
 
     async def slots(self) -> list[SlotRow]:
-        return _slots(await self._run(self._writers, self._sql.slots))
+        return _slots(await self._run(self._keepers, self._sql.slots))
 
     async def take(self, slots: Sequence[int], host: str) -> list[SlotRow]:
-        taken = _slots(await self._run(self._writers, self._sql.take, slots, UUID(host)))
+        taken = _slots(await self._run(self._keepers, self._sql.take, slots, UUID(host)))
         self._numbers.forget([row.slot for row in taken])
         return taken
 
     async def release(self, slots: Sequence[int], host: str) -> list[int]:
-        return [row["slot"] for row in await self._run(self._writers, self._sql.release, slots, UUID(host))]
+        return [row["slot"] for row in await self._run(self._keepers, self._sql.release, slots, UUID(host))]
 
     # ---- Mail and hints ----------------------------------------------------------------------------
 
@@ -302,6 +320,24 @@ class PostgresEngine:
 
     def _saw_timeline(self, timeline: str) -> None:
         self._timeline = timeline or self._timeline
+
+    def _met_silence(self) -> None:
+        """Use no connection again that was made before: what cut off one has cut off all, and each would cost as much
+        time again."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = begin_soon(self._renew())
+
+    async def _renew(self) -> None:
+        for connections in (self._keepers, self._writers, self._readers):
+            await connections.renew()
+
+
+def shares_of(connections: int) -> tuple[int, int, int]:
+    """Return how many connections are for signs of life and who owns what, for writes, and for reads. One more is the
+    session's."""
+    keepers = 1 if connections < 7 else 2
+    rest = connections - 1 - keepers
+    return keepers, (rest + 1) // 2, rest // 2
 
 
 def _slots(rows: Sequence[Any]) -> list[SlotRow]:

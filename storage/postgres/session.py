@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.storage.postgres.address import Address
-from tocsin.storage.postgres.connections import connect
+from tocsin.storage.postgres.connections import connect, limits_for_life
 from tocsin.storage.postgres.errors import FAILURES, translate
 from tocsin.storage.tasks import begin_soon
 
@@ -25,8 +25,12 @@ LOCK_AGAIN_S: Final = 0.05
 PROBE_S: Final = 3.0
 """A connection that was cut without a word looks like a quiet one: it is asked so often."""
 PROBE_ANSWER_S: Final = 5.0
-"""Time for the answer. With PROBE_S it is less than the server takes to find a cut connection (KEEPALIVE) and to give
-its lock to others: this host stops to trust its memory before they act."""
+"""Most time for the answer. With PROBE_S it is less than the server takes to find a cut connection (KEEPALIVE) and to
+give its lock to others: this host stops to trust its memory before they act."""
+_END_EARLIER: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE pid = $2 AND locktype = 'advisory' AND granted "
+    "AND objsubid = 1 AND classid::int8 = ($1::int8 >> 32) & 4294967295 AND objid::int8 = $1::int8 & 4294967295"
+)
 
 
 def channel_of(schema: str, host: str = "") -> str:
@@ -38,10 +42,11 @@ class Session:
     """Makes the connection, and makes it again when it breaks, with all that it held."""
 
     def __init__(self, address: Address) -> None:
-        self._address = address
+        self._address, self._limits = address, limits_for_life(address.timing)
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._host, self._lock = "", 0
+        self._pid = 0  # of the process at the server that had the lock last
         self.lost_at: float | None = None
         """The loop's time at which the connection that held the lock was found to be broken; None while it is held."""
         self.held_at = float("-inf")
@@ -56,7 +61,7 @@ class Session:
         """Connect, or raise why not."""
         self._closed = False
         self._hinted.clear()
-        connection = await connect(self._address)
+        connection = await connect(self._address, limits=self._limits)
         self._task = begin_soon(self._keep(connection))
 
     async def close(self) -> None:
@@ -96,7 +101,7 @@ class Session:
         try:
             while True:
                 try:
-                    connection = connection or await connect(self._address)
+                    connection = connection or await connect(self._address, limits=self._limits)
                     await self._hold(connection, failures)
                     failures = 0
                 except (StoreError, *FAILURES) as error:
@@ -121,18 +126,19 @@ class Session:
             await connection.add_listener(channel, lambda *_: self._hinted.set())
         while lock and not await connection.fetchval("SELECT pg_try_advisory_lock($1)", lock):
             # Another host looks whether it is free, or the server has not noticed yet that we were cut off.
+            await connection.fetch(_END_EARLIER, lock, self._pid)
             if await self._breaks_within(LOCK_AGAIN_S):
                 return
         if failures > len(AGAIN_S):
             log.info("hints from other hosts arrive again")
         if not self._broken.is_set():
             self._held.set()
-            self.lost_at = None
+            self._pid, self.lost_at = connection.get_server_pid(), None
             self.held_at = asyncio.get_running_loop().time() if lock else self.held_at
         self._hinted.set()  # what came in between was missed
         try:
             while not await self._breaks_within(PROBE_S):
-                await connection.fetchval("SELECT 1", timeout=PROBE_ANSWER_S)
+                await connection.fetchval("SELECT 1", timeout=min(PROBE_ANSWER_S, self._limits.silence_s))
         finally:
             self._held.clear()
             if lock == self._lock:  # and not given up for that of another host

@@ -9,6 +9,31 @@ OWN = "tests/storage/ownership/test_"
 
 OWNING = (
     Mutant(
+        "owning: a session that is there again makes sure, whatever others did meanwhile",
+        "storage/ownership/membership.py",
+        " and self._known_alive_at >= self._engine.session_held_at\n",
+        "\n",
+        tests=(f"{OWN}failover.py::test_a_session_that_comes_back_after_others_acted_makes_nobody_sure",),
+    ),
+    Mutant(
+        "owning: a host of a copy of the store is let in",
+        "actors/cluster/peer_door.py",
+        "        if not self._door.provider.is_host(hello.host):\n",
+        "        if not hello.host:\n",
+        tests=(
+            "tests/actors/cluster/test_peer_links.py::"
+            "test_a_host_of_a_copy_of_the_store_is_not_let_in_although_it_knows_the_secret",
+        ),
+    ),
+    Mutant(
+        "owning: whoever waits for an answer by mail looks for it alone",
+        "storage/ownership/mailbox.py",
+        "range(0, len(waited), MAIL_AT_ONCE):\n"
+        "                    await self._look_for(waited[first : first + MAIL_AT_ONCE])",
+        "range(len(waited)):\n                    await self._look_for([waited[first]])",
+        tests=(f"{OWN}mailbox.py::test_all_who_wait_for_answers_look_together",),
+    ),
+    Mutant(
         "moving: a request for an actor of another host is put in line",
         "actors/runtime/host.py",
         "            if self._elsewhere.shared is not None:\n                self._elsewhere.check(actor)\n",

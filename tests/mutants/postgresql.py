@@ -41,9 +41,26 @@ POSTGRESQL = (
     Mutant(
         "postgresql: signs of life wait behind reads",
         "storage/postgres/engine.py",
-        "self._run(self._writers, self._sql.beat,",
+        "self._run(self._keepers, self._sql.beat,",
         "self._run(self._readers, self._sql.beat,",
         tests=(OUTCOMES + "however_many_read_a_sign_of_life_finds_a_connection",),
+    ),
+    Mutant(
+        "postgresql: every connection is waited for, one after the other, after all were cut",
+        CONNECTIONS,
+        "            self._on_silence()\n",
+        "",
+        tests=(OUTCOMES + "connections_that_fell_silent_cost_one_wait_and_not_one_each",),
+    ),
+    Mutant(
+        "postgresql: a session waits until the server has found out by itself",
+        "storage/postgres/session.py",
+        "await connection.fetch(_END_EARLIER, lock, self._pid)",
+        "await connection.fetch(_END_EARLIER, lock, 0)",
+        tests=(
+            "tests/storage/postgres/test_session.py::"
+            "test_a_session_is_had_again_at_once_although_the_server_believes_in_the_earlier_connection",
+        ),
     ),
     Mutant(
         "postgresql: a commit is as durable as the server's default",

@@ -17,6 +17,12 @@ class Way:
         self.tasks: set[asyncio.Task[None]] = set()
         self.ends: list[asyncio.StreamWriter] = []
 
+    def swallow(self) -> None:
+        """Pass on nothing more of the connections that there are, and tell neither end; new ones are as ever."""
+        for task in self.tasks:
+            task.cancel()
+        self.tasks.clear()
+
     def cut(self) -> None:
         """Drop the clients' ends at once; the server's ends stay open, so that it notices nothing."""
         for task in self.tasks:

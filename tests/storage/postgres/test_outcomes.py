@@ -17,9 +17,10 @@ from tests.storage.postgres.cutting import way_to
 from tests.storage.shared_places import ONE, TWO, later, opened, taken, writes
 from tocsin.errors import StoreClosed, StoreError, StoreUnavailable
 from tocsin.storage.ownership.engine import Held, Unsettled, slot_of
+from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.postgres.address import read_url
-from tocsin.storage.postgres.connections import STATEMENT_S, connect
-from tocsin.storage.postgres.engine import PostgresEngine
+from tocsin.storage.postgres.connections import STATEMENT_S, connect, limits_for_life, limits_for_rows
+from tocsin.storage.postgres.engine import PostgresEngine, shares_of
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +121,7 @@ async def test_a_cancelled_caller_goes_at_once_and_its_statement_runs_to_its_end
     url = f"{postgres.url('postgres')}&schema={schema}&connections=4&application_name={schema}"
     async with opened(lambda: PostgresEngine(url), ONE) as engine:
         held = await taken(engine, ONE, "a")
-        await asyncio.gather(engine.get("a", [b"k"]), *(engine.beat(ONE, 10) for _ in range(8)))
+        await asyncio.gather(engine.get("a", [b"k"]), engine.settle([held[0].slot]), engine.beat(ONE, 10))
         before = connections_of(postgres, schema)
         async with locked(postgres, schema, held[0].slot) as wanted:
             commit = asyncio.create_task(engine.commit(ONE, held, [writes("a", {b"k": b"v"})]))
@@ -174,6 +175,42 @@ async def test_however_many_read_a_sign_of_life_finds_a_connection(postgres: Pos
             assert await asyncio.gather(*reads) == [{}] * 20
         finally:
             holder.terminate()
+
+
+async def test_connections_that_fell_silent_cost_one_wait_and_not_one_each(postgres: Postgres, schema: str) -> None:
+    async with (
+        way_to(postgres, f"schema={schema}&ttl=4") as way,
+        opened(lambda: PostgresEngine(way.url), ONE) as engine,
+    ):
+        held = await taken(engine, ONE, "a")
+        assert await engine.commit(ONE, held, [writes("a", {b"k": b"1"})])
+        await asyncio.gather(*(engine.beat(ONE, 10) for _ in range(8)), *(engine.get("a", [b"k"]) for _ in range(8)))
+        way.swallow()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await engine.beat(ONE, 10)
+        took = asyncio.get_running_loop().time() - began
+        async with asyncio.timeout(took):
+            assert await engine.beat(ONE, 10) and await engine.slots()
+            assert await engine.commit(ONE, later(held), [writes("a", {b"k": b"2"})])
+            assert await engine.get("a", [b"k"]) == {b"k": b"2"}
+
+
+@pytest.mark.parametrize(("ttl_s", "rows_s", "life_s"), [(2.5, 3.75, 2.0), (10.0, 7.5, 4.0), (600.0, 12.5, 10.0)])
+def test_a_silent_connection_holds_up_a_host_for_less_than_its_lease(
+    ttl_s: float, rows_s: float, life_s: float
+) -> None:
+    timing = Timing.of(ttl_s)
+    rows, life = limits_for_rows(timing), limits_for_life(timing)
+
+    assert [rows.silence_s, life.silence_s] == pytest.approx([rows_s, life_s])
+    assert rows.statement_s < rows.silence_s and life.statement_s < life.silence_s  # the server speaks first
+
+
+@pytest.mark.parametrize(("connections", "shares"), [(4, (1, 1, 1)), (6, (1, 2, 2)), (9, (2, 3, 3)), (30, (2, 14, 13))])
+def test_connections_are_shared_out(connections: int, shares: tuple[int, int, int]) -> None:
+    assert shares_of(connections) == shares
+    assert sum(shares) + 1 == connections
 
 
 async def test_a_commit_waits_for_the_disk_whatever_the_servers_default_is(postgres: Postgres) -> None:

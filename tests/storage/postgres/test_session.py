@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.postgres import Postgres
+from tests.storage.postgres.cutting import way_to
 from tests.storage.shared_places import LONG_S, ONE, TWO, opened, until
 from tocsin.storage.ownership.engine import HostRow, SharedEngine
 from tocsin.storage.postgres.engine import PostgresEngine
@@ -68,6 +69,29 @@ async def test_a_session_that_is_cut_is_there_again_with_its_lock_and_its_hints(
             await anext(hints)  # some may have been missed
             await other.hint([ONE])
             await anext(hints)
+
+
+async def test_a_session_is_had_again_at_once_although_the_server_believes_in_the_earlier_connection(
+    each_postgres: Postgres,
+) -> None:
+    query = f"schema=s{uuid4().hex[:12]}"
+    async with (
+        way_to(each_postgres, query) as way,
+        opened(lambda: PostgresEngine(way.url)) as engine,
+        opened(lambda: PostgresEngine(f"{each_postgres.url('postgres')}&{query}")) as other,
+    ):
+        await engine.register(HostRow(ONE, "one", session=LOCK), LONG_S)
+        held_at = engine.session_held_at
+        assert held_at <= asyncio.get_running_loop().time()
+        way.cut()
+
+        async def again() -> bool:
+            return engine.session_held_at > held_at
+
+        async with asyncio.timeout(5):
+            assert await until(again)
+        assert engine.session_lost_at is None
+        assert not await gone(other, ONE)
 
 
 async def test_the_lock_of_one_start_is_let_go_of_when_the_process_starts_again_as_another_host(
