@@ -15,7 +15,7 @@ from typing import Final
 
 from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.storage.ownership.engine import Beat, HostRow, HostState, SharedEngine
-from tocsin.storage.ownership.timing import Timing
+from tocsin.storage.ownership.timing import Timing, slept_s
 from tocsin.storage.shared import SharedCounts
 
 log = logging.getLogger("tocsin.storage")
@@ -55,10 +55,11 @@ class Membership:
         self._engine, self._timing, self._random = engine, timing, random
         self._counts, self._died, self._changed = counts, died, changed
         self.announced = Announced("")
+        self.slept = slept_s
         self.host = ""
         self.draining = False
         """This host is to let go of everything, and is given nothing."""
-        self._deadline = NEVER  # until then nobody else has what this host owns
+        self._deadline = NEVER  # until then nobody else has what this host owns; by a clock that runs in suspense too
         self._beaten_at = NEVER
         self._known_alive_at = NEVER  # nobody had declared this host dead then
         self._connected_since: float | None = None
@@ -76,7 +77,10 @@ class Membership:
     @property
     def lease_runs(self) -> bool:
         """Return whether the lease has not ended, as far as this host knows."""
-        return asyncio.get_running_loop().time() < self._deadline
+        return self._awake_or_not() < self._deadline
+
+    def _awake_or_not(self) -> float:
+        return asyncio.get_running_loop().time() + self.slept()
 
     @property
     def sure(self) -> bool:
@@ -132,13 +136,13 @@ class Membership:
         that one was entered."""
         self._entering = row = self._entering or self._new_row()
         await self._engine.register(row, self._timing.ttl_s)
-        sent = asyncio.get_running_loop().time()
+        sent, slept = asyncio.get_running_loop().time(), self.slept()
         beat = await self._engine.beat(row.host, self._timing.ttl_s)
         self._entering = None
         if beat is None:  # it was entered an earlier time, and declared dead since
             raise StoreUnavailable(f"{self._engine.place} answered too late: this host was declared dead meanwhile")
         self.host = row.host
-        self._accepted(sent, beat)
+        self._accepted(sent, beat, slept)
 
     def _new_row(self) -> HostRow:
         # Without a connection that can hold a lock, others go by the lease alone.
@@ -183,7 +187,7 @@ class Membership:
         """Give one sign of life; enter anew if this host was declared dead. StoreUnavailable."""
         async with self._beating:
             loop = asyncio.get_running_loop()
-            sent, host = loop.time(), self.host
+            sent, slept, host = loop.time(), self.slept(), self.host
             beat: Beat | None = None
             try:
                 async with asyncio.timeout(self._timing.answer_s):
@@ -197,7 +201,7 @@ class Membership:
                 if isinstance(error, StoreError):
                     raise
                 raise StoreUnavailable(f"{self._engine.place} did not answer in time") from error
-            self._accepted(sent, beat)
+            self._accepted(sent, beat, slept)
             await self._stay_draining(beat.state)
 
     def _session_is_gone_for_long(self) -> bool:
@@ -233,11 +237,11 @@ class Membership:
             self._store_offset_s, self._offset_error_s, self._offset_at = offset, error, now
         return before
 
-    def _accepted(self, sent: float, beat: Beat) -> None:
+    def _accepted(self, sent: float, beat: Beat, slept: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
         middle = (sent + loop.time()) / 2
         offset = beat.now_ms / 1000 - middle
-        self._beaten(sent)
+        self._beaten(sent, slept)
         self.answered()
         before = self._measured(offset, (loop.time() - sent) / 2)
         if before is not None and abs(offset - before) > self._timing.ttl_s / 2:
@@ -253,10 +257,10 @@ class Membership:
             self.draining = True
             self._changed()
 
-    def _beaten(self, sent: float) -> None:
+    def _beaten(self, sent: float, slept: float) -> None:
         self._beaten_at = max(self._beaten_at, sent)
         self._known_alive_at = max(self._known_alive_at, sent)
-        self._deadline = max(self._deadline, sent + self._timing.ttl_s - self._timing.margin_s)
+        self._deadline = max(self._deadline, sent + slept + self._timing.ttl_s - self._timing.margin_s)
 
 
 async def either(event: asyncio.Event, seconds: float) -> None:

@@ -234,6 +234,8 @@ class OwnedProvider:
         """Leave the slots without an owner, and tell the others."""
         host = self._membership.host
         held, tenures = sorted(self.slots.held), [*self.slots.held.values()]
+        for tenure in tenures:
+            tenure.leaving = True  # others may have them before the answer is here
         try:
             async with asyncio.timeout(self.timing.ttl_s):
                 if held:

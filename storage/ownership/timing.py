@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,14 @@ USUAL_TTL_S: Final = 10.0
 BEATS_OF_TTL: Final = 0.3
 MARGIN_OF_TTL: Final = 0.2
 LEAST_ANSWER_S: Final = 0.25
+
+
+def slept_s() -> float:
+    """Return for how long this machine was suspended since it started, to a tenth, where that can be told. The event
+    loop's clock stands still meanwhile, and the lease in the store runs on."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return round(time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC), 1)
 
 
 @dataclass(frozen=True, slots=True)

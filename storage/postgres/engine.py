@@ -26,7 +26,7 @@ from tocsin.storage.postgres.connections import (
     limits_for_rows,
 )
 from tocsin.storage.postgres.errors import AGAIN, DUPLICATE, FAILURES, code_of, leaves_nothing, translate
-from tocsin.storage.postgres.migrate import ensure_layout
+from tocsin.storage.postgres.migrate import check_rights, ensure_layout
 from tocsin.storage.postgres.session import Session, channel_of
 from tocsin.storage.postgres.statements import backwards, numbers_of, statements
 from tocsin.storage.tasks import begin_soon
@@ -93,6 +93,7 @@ class PostgresEngine:
         try:
             await check_server(connection, self.place)
             await ensure_layout(connection, self._address)
+            await check_rights(connection, self._address)
         except FAILURES as error:
             raise translate(error, self.place) from error
         finally:

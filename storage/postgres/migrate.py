@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from tocsin.storage.postgres.connections import Connection
 
 _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtext('tocsin migrate'), hashtext($1))"
+_RIGHTS: Final = {
+    "meta": ("SELECT",),
+    "host": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "slot": ("SELECT", "UPDATE"),
+    "actor": ("SELECT", "INSERT", "UPDATE"),
+    "kv": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "mail": ("SELECT", "INSERT", "DELETE"),
+    "answer": ("SELECT", "INSERT", "DELETE"),
+}
+"""What the statements of a host need on each table."""
+_MISSING_RIGHTS: Final = (
+    "SELECT may, name FROM unnest($1::text[], $2::text[]) r(may, name) WHERE NOT has_table_privilege($3 || name, may)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,20 @@ async def ensure_layout(connection: Connection, address: Address) -> None:
         raise StoreSchema(
             f"the store {address.place} has layout {before}, and this version of tocsin needs {LAYOUT}: "
             "stop its hosts, run tocsin migrate, and start them again"
+        )
+
+
+async def check_rights(connection: Connection, address: Address) -> None:
+    """Refuse a role that lacks a right on a table: such a host would say that it lives, and leave the slots that are to
+    be its own to nobody. StoreSchema."""
+    needed = [(right, table) for table, rights in _RIGHTS.items() for right in rights]
+    rights, tables = [right for right, _ in needed], [table for _, table in needed]
+    missing = await connection.fetch(_MISSING_RIGHTS, rights, tables, f"{address.schema}.")
+    if missing:
+        lacks = ", ".join(f"{row['may']} on {row['name']}" for row in missing)
+        raise StoreSchema(
+            f"the role of the URL has too few rights on the tables of the store {address.place}, it lacks {lacks}: "
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {address.schema} TO this role"
         )
 
 

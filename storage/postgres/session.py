@@ -124,6 +124,7 @@ class Session:
         connection.add_termination_listener(lambda _: self._broken.set())
         for channel in {channel_of(self._address.schema), channel_of(self._address.schema, host)}:
             await connection.add_listener(channel, lambda *_: self._hinted.set())
+        pid = await connection.fetchval("SELECT pg_backend_pid()")  # a proxy tells the driver another one
         while lock and not await connection.fetchval("SELECT pg_try_advisory_lock($1)", lock):
             # Another host looks whether it is free, or the server has not noticed yet that we were cut off.
             await connection.fetch(_END_EARLIER, lock, self._pid)
@@ -133,7 +134,7 @@ class Session:
             log.info("hints from other hosts arrive again")
         if not self._broken.is_set():
             self._held.set()
-            self._pid, self.lost_at = connection.get_server_pid(), None
+            self._pid, self.lost_at = pid, None
             self.held_at = asyncio.get_running_loop().time() if lock else self.held_at
         self._hinted.set()  # what came in between was missed
         try:

@@ -125,8 +125,8 @@ OWNING = (
     Mutant(
         "owning: a host whose session is gone trusts its memory to the end of its lease",
         "storage/ownership/membership.py",
-        "        return self.lease_runs and not no_session\n",
-        "        return self.lease_runs or not no_session\n",
+        "        return self.lease_runs and session\n",
+        "        return self.lease_runs or session\n",
         tests=(f"{OWN}failover.py::test_a_host_whose_session_is_gone_for_longer_trusts_its_memory_no_more",),
     ),
     Mutant(

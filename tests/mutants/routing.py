@@ -167,8 +167,8 @@ OF_ROUTING = (
     Mutant(
         "routing: hosts own slots before they know the time",
         "storage/ownership/membership.py",
-        "        self.host = row.host\n        self._accepted(sent, beat)\n",
-        "        self.host = row.host\n        self._beaten(sent)\n        self.answered()\n",
+        "        self.host = row.host\n        self._accepted(sent, beat, slept)\n",
+        "        self.host = row.host\n        self._beaten(sent, slept)\n        self.answered()\n",
         tests=(
             "tests/storage/ownership/test_store_time.py::test_hosts_know_the_time_before_they_own_anything_and_are_no_further_apart_than_is_said",
         ),

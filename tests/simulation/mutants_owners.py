@@ -45,7 +45,7 @@ OWNERS = (
     owners(
         "the deadline counts from the answer",
         "ownership/membership.py",
-        "        self._deadline = max(self._deadline, sent + self._timing.ttl_s - self._timing.margin_s)\n",
+        "        self._deadline = max(self._deadline, sent + slept + self._timing.ttl_s - self._timing.margin_s)\n",
         "        self._deadline = asyncio.get_running_loop().time() + self._timing.ttl_s * 3\n",
     ),
     owners(

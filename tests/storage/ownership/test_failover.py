@@ -145,6 +145,21 @@ def test_a_host_whose_session_is_gone_for_longer_trusts_its_memory_no_more() -> 
     in_world(main)
 
 
+def test_a_machine_that_was_suspended_trusts_no_memory_although_its_clock_stood_still() -> None:
+    async def main(world: World) -> None:
+        one, two = await pair(world)
+        name = next(name for name in names(50) if two.has(name))
+        asleep_s = two.provider._membership.slept()
+        two.provider._membership.slept = lambda: asleep_s + TIMING.ttl_s
+        assert not two.has(name) and not two.provider.lease_good
+        assert one.provider.lease_good
+
+        await until(lambda: two.has(name), TIMING.beat_s + 0.1)  # the next sign of life tells that nobody acted on it
+        assert not one.provider.counts.reaped
+
+    in_world(main)
+
+
 def test_a_host_that_stood_still_begins_anew_and_writes_nothing_old() -> None:
     async def main(world: World) -> None:
         one, two = await pair(world)

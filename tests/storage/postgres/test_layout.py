@@ -56,6 +56,20 @@ async def test_a_role_that_may_make_no_schema_is_told_what_to_do_and_goes_on_onc
     await opened(url)
 
 
+async def test_a_role_that_may_not_do_all_that_a_host_does_is_refused_at_the_start(postgres: Postgres) -> None:
+    database = postgres.database()
+    await migrate(postgres.url(database))
+    postgres.sql("SELECT 'CREATE ROLE guest LOGIN' WHERE to_regrole('guest') IS NULL \\gexec")
+    grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tocsin TO guest"
+    for lacks in ("UPDATE ON tocsin.slot", "INSERT ON tocsin.mail"):
+        postgres.sql(f"GRANT USAGE ON SCHEMA tocsin TO guest; {grant}; REVOKE {lacks} FROM guest", database)
+        with pytest.raises(StoreSchema, match=f"it lacks {lacks.replace('ON tocsin.', 'on ')}: GRANT"):
+            await opened(postgres.url(database, user="guest"))
+    postgres.sql(grant, database)
+
+    await opened(postgres.url(database, user="guest"))
+
+
 async def test_a_schema_that_was_made_for_a_role_is_used(postgres: Postgres) -> None:
     database = postgres.database()
     postgres.sql("SELECT 'CREATE ROLE guest LOGIN' WHERE to_regrole('guest') IS NULL \\gexec")
