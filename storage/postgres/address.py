@@ -16,6 +16,7 @@ SCHEMA: Final = "tocsin"
 CONNECTIONS: Final = 9
 FEWEST_CONNECTIONS: Final = 4
 CONNECT_S: Final = 5.0
+SHARE_OF_SILENT: Final = 0.4
 TIMES: Final = ("ttl", "beat", "margin")
 _SCHEMA_NAME: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,29}")
 """Names that need no quotes, and leave room for a host's id in the name of a channel."""
@@ -42,6 +43,27 @@ class Address:
     """Texts that must not be shown."""
     place: str
     """The store, for people: without a password."""
+    silent: set[tuple[str, int]] = field(default_factory=set, repr=False, compare=False)
+    """Servers that did not say a word when they were tried last, as a machine that is gone. They are tried last."""
+
+    @property
+    def in_turn(self) -> list[tuple[str, int]]:
+        """Return the servers in the order in which they are to be tried."""
+        return sorted(self.hosts, key=lambda server: server in self.silent)
+
+    def wait_for(self, server: tuple[str, int], most_s: float) -> float:
+        """Return the time that a server gets to answer: where others might answer meanwhile, no more than `most_s`, and
+        less if it was silent."""
+        if len(self.hosts) < 2:
+            return self.connect_s
+        return min(self.connect_s, most_s) * (SHARE_OF_SILENT if server in self.silent else 1.0)
+
+    def heard(self, server: tuple[str, int], answered: bool) -> None:
+        """Note whether a server said a word."""
+        if answered:
+            self.silent.discard(server)
+        else:
+            self.silent.add(server)
 
 
 def read_url(url: str) -> Address:

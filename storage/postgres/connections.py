@@ -80,10 +80,13 @@ async def connect(address: Address, *, limits: Limits | None = None, plain: bool
         settings |= {"idle_in_transaction_session_timeout": "5000"}
         settings |= {"statement_timeout": str(round(limits.statement_s * 1000))}
     failed: list[tuple[str, Exception]] = []
-    for host, port in address.hosts or ((None, None),):
+    servers: list[tuple[str, int] | None] = [*address.in_turn] or [None]
+    for server in servers:
+        host, port = server or (None, None)
+        wait_s = address.connect_s if server is None else address.wait_for(server, limits.silence_s / 2)
         try:
-            return await asyncpg.connect(
-                address.dsn, host=host, port=port, timeout=address.connect_s, server_settings=settings,
+            connection = await asyncpg.connect(
+                address.dsn, host=host, port=port, timeout=wait_s, server_settings=settings,
                 target_session_attrs=SessionAttribute.primary, command_timeout=None if plain else limits.silence_s,
             )  # fmt: skip
         except OSError as error:  # of certificates too, which are a ValueError as well
@@ -92,6 +95,12 @@ async def connect(address: Address, *, limits: Limits | None = None, plain: bool
             raise misconfigured(error, address.place, address.secrets) from None
         except FAILURES as error:
             failed.append((f"{host}:{port}", error))
+        else:
+            if server is not None:
+                address.heard(server, True)
+            return connection
+        if server is not None:
+            address.heard(server, not isinstance(failed[-1][1], TimeoutError))
     each = "; ".join(f"{server}: {said(error)}" for server, error in failed) if len(failed) > 1 else ""
     raise translate(failed[-1][1], address.place, each)
 

@@ -25,7 +25,7 @@ _RIGHTS: Final = {
     "mail": ("SELECT", "INSERT", "DELETE"),
     "answer": ("SELECT", "INSERT", "DELETE"),
 }
-"""What the statements of a host need on each table."""
+"""The rights that the statements of a host need on each table."""
 _MISSING_RIGHTS: Final = (
     "SELECT may, name FROM unnest($1::text[], $2::text[]) r(may, name) WHERE NOT has_table_privilege($3 || name, may)"
 )

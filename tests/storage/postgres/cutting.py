@@ -12,8 +12,8 @@ from tests.postgres import Postgres
 class Way:
     """What stands between clients and a server; `url` leads through it."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, door: asyncio.Server, url: str) -> None:
+        self.door, self.url = door, url
         self.tasks: set[asyncio.Task[None]] = set()
         self.ends: list[asyncio.StreamWriter] = []
 
@@ -52,7 +52,7 @@ async def way_to(server: Postgres, url_query: str = "") -> AsyncIterator[Way]:
 
     door = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = door.sockets[0].getsockname()[1]
-    way = Way(f"postgresql://postgres@127.0.0.1:{port}/postgres?{url_query}")
+    way = Way(door, f"postgresql://postgres@127.0.0.1:{port}/postgres?{url_query}")
     try:
         yield way
     finally:
@@ -60,3 +60,4 @@ async def way_to(server: Postgres, url_query: str = "") -> AsyncIterator[Way]:
         way.cut()
         for end in towards:
             end.transport.abort()
+        await asyncio.sleep(0.01)  # their sockets are closed in the loop's next steps

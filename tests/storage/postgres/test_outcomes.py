@@ -177,6 +177,30 @@ async def test_however_many_read_a_sign_of_life_finds_a_connection(postgres: Pos
             holder.terminate()
 
 
+async def test_a_server_that_is_gone_is_waited_for_once_and_then_tried_last(postgres: Postgres) -> None:
+    tried: list[int] = []
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tried.append(len(tried))
+        await reader.read()
+        writer.close()
+
+    async with way_to(postgres) as way, await asyncio.start_server(say_nothing, "127.0.0.1", 0) as gone:
+        good = way.url.partition("@")[2].partition("/")[0]
+        url = f"postgresql://postgres@127.0.0.1:{gone.sockets[0].getsockname()[1]},{good}/postgres?connect_timeout=1"
+        address = read_url(url)
+        for _ in range(3):
+            (await connect(address)).terminate()
+        assert len(tried) == 1
+
+        way.door.close()  # nobody else is there, so it is asked again, for a shorter time
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(StoreUnavailable):
+            await connect(address)
+        assert len(tried) == 2
+        assert asyncio.get_running_loop().time() - began < 0.9
+
+
 async def test_connections_that_fell_silent_cost_one_wait_and_not_one_each(postgres: Postgres, schema: str) -> None:
     async with (
         way_to(postgres, f"schema={schema}&ttl=4") as way,
