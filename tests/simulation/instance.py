@@ -63,8 +63,6 @@ class Instance:
         self.claims_made = 0
         self.operated = self.random.random() < 0.4
         """Operators cancel and retry in bulk, and undo that."""
-        self.hosts_stop = False
-        """Hosts stop while others go on, and send away who waits there."""
         self.claims_are_watched = True
         """A claim that waits gets what it may have within an instant."""
         self.crowds = True
@@ -272,7 +270,7 @@ class Instance:
             must, ends = error.details["state"], [how for how, _ in self.disk.pulled.came_to.get(wish.id, [])]
             self.disk.pulled.must(must == "dead" or must in ends, f"{wish.id} is said to be {must}, it is {ends}")
         except NotYetError:
-            self.disk.pulled.must(timeout is not None or self.hosts_stop, f"{wish.id} is not awaited for ever")
+            self.disk.pulled.must(timeout is not None, f"{wish.id} is not awaited for ever")
         except NotFoundError:
             # Its id was free again, and a job that keeps no result has it now.
             again = any(other.id == wish.id and other is not wish for other in self.promises.wishes.values())

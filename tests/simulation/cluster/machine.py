@@ -101,7 +101,7 @@ class Balancer:
         self.world = world
 
     def scheduler(self, name: str) -> Any:
-        return Calls(self.world, lambda host: host.scheduler(name))
+        return Calls(self.world, lambda host: host.scheduler(name), name)
 
     def actor(self, kind: type[Tally], name: str) -> Any:
         return Calls(self.world, lambda host: host.actor(kind, name))
@@ -113,8 +113,8 @@ class Balancer:
 class Calls:
     """A handle whose calls are made at a host each."""
 
-    def __init__(self, world: ClusterWorld, find: Callable[[ActorHost], Any]) -> None:
-        self._world, self._find = world, find
+    def __init__(self, world: ClusterWorld, find: Callable[[ActorHost], Any], instance: str = "") -> None:
+        self._world, self._find, self._instance = world, find, instance
 
     @property
     def schedules(self) -> Calls:
@@ -126,7 +126,10 @@ class Calls:
             if not there:
                 raise HostClosedError("no host serves at present")
             machine = self._world.random.choice(there)
-            return await machine.ask(lambda host: getattr(self._find(host), method)(*args, **named))
+            answer = await machine.ask(lambda host: getattr(self._find(host), method)(*args, **named))
+            if method == "run_at":
+                self._world.spare(self._world.is_read(self._instance, named["id"]))
+            return answer
 
         return call
 

@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 from tests.simulation.cluster.links import Links
 from tests.simulation.cluster.machine import Balancer, Machine, network_of
 from tests.simulation.hosts_loop import HostsLoop
+from tests.simulation.instance import UNHEARD
 from tests.simulation.tally import Tally
 from tests.simulation.world import SECRET, World, end_tasks
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler.model.rows import JobRow, job_key
 from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.shared_disk import SharedDisk
 
@@ -44,7 +46,6 @@ class ClusterWorld(World):
         self.traveller = self.disk.traveller = None
         for instance in self.instances.values():
             instance.crowds = instance.claims_are_watched = False
-            instance.hosts_stop = True
             promises = instance.promises
             promises.steps, promises.late, promises.slack_ms, promises.crashes = False, True, SLACK_MS, 1
             instance.disk.pulled.late = True
@@ -126,6 +127,21 @@ class ClusterWorld(World):
             case _:
                 self.shared.drain(self.random.choice(self.machines).engine.host)
                 self.start()
+
+    async def is_read(self, instance: str, id: str) -> None:
+        """A job that somebody was told of is there for all who ask, at any host."""
+        disk = self.disk.watched[instance]
+        before = disk.row(JobRow, job_key(id))
+        if before is None or not (there := self.serving()):
+            return
+        machine = self.random.choice(there)
+        try:
+            found = await machine.ask(lambda host: host.ports(instance).reads.get(id))
+        except UNHEARD:
+            return
+        after = disk.row(JobRow, job_key(id))
+        if found is None and after is not None and after.incarnation == before.incarnation:
+            self.record.broken.append(f"{machine.name} does not know of {id} of {instance}, which was accepted")
 
     # ---- A run -------------------------------------------------------------------------------------
 
