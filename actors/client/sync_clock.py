@@ -50,7 +50,8 @@ class SyncClock:
         return self._call(lambda it: it.start(by, to=to))
 
     def wait(self, timeout: Duration | None = None) -> ClockState:
-        """Wait until no advance goes on. NotYetError after `timeout`, in real time."""
+        """Wait until no advance goes on. NotYetError after `timeout`, in real time; HostClosedError where the host
+        stops before."""
         return self._call(lambda it: it.wait(timeout))
 
     def freeze(self) -> ClockState:

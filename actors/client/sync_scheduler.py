@@ -214,8 +214,8 @@ class SyncScheduler(SyncDeadLetters):
 
         JobFailedError if it is dead, was cancelled or expired (`state` says which), with `code`, `status` and `data` of
         the HandlerError that its last attempt ended with; NotYetError if it has not ended within `timeout` (None: as
-        long as it takes); NotFoundError if nothing is known of it: its result was not asked for, or is not kept any
-        more.
+        long as it takes), HostClosedError where the host stops before; NotFoundError if nothing is known of it: its
+        result was not asked for, or is not kept any more.
         """
         return self._call(lambda it: it.result(id, timeout))
 

@@ -23,6 +23,8 @@ GAP_S: Final = 5.0
 CROWD_S: Final = 0.02, 0.2
 """Before a call that had waited at the last holder is made again at the next one, which had no room for it at once."""
 NOT_WATCHED: Final = "the host is stopping: watch another one, or this one when it is back"
+ASKED_AGAIN_S: Final = 0.5
+"""Apart are the questions of who waits for an end where nobody may wait any more: another one has it soon."""
 GIVEN_BACK_S: Final = 1.0
 """A process that stops waits so long for answers that nobody hears any more, to give back what is in them."""
 
@@ -200,6 +202,11 @@ class Caller(ABC):
                 if way.ended.is_set():  # it was not done: the holder is about to go, or has gone
                     if operation.again is Again.LOOKED_UP:
                         raise Unanswered from None  # a look costs little, and its batch may have been on its way
+                elif operation.awaits_end:  # the holder lets nobody wait any more: the next one does
+                    left_s = operation.wait_s(values) - (self._clock.monotonic() - began)
+                    if left_s <= 0:
+                        raise
+                    await self._ends(way, min(left_s, ASKED_AGAIN_S))
                 elif not operation.is_claim:
                     raise  # a user's own actor raised it
                 elif not await self._ends(way, operation.wait_s(values) - (self._clock.monotonic() - began)):

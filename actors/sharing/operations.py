@@ -160,6 +160,11 @@ class Operation:
         return self.name == "reads.changes"
 
     @property
+    def awaits_end(self) -> bool:
+        """Return whether it waits for what goes on whoever waits: a stop of whoever is asked does not end it."""
+        return self.name in ("queues.outcome", "reads.clock")
+
+    @property
     def is_claim(self) -> bool:
         """Return whether it leases jobs: then it is not asked in vain."""
         return self.undo is not None

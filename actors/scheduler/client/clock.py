@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.inflight.result_waiters import NOBODY_WAITS
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.records import ClockState
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.words import kind_of
-from tocsin.errors import InvalidInputError, NotYetError
+from tocsin.errors import HostClosedError, InvalidInputError, NotYetError
 
 
 class Clock:
@@ -53,9 +54,14 @@ class Clock:
         return await self._port.changes.advance_clock(to=until, by_ms=by_ms)
 
     async def wait(self, timeout: Duration | None = None) -> ClockState:
-        """Wait until no advance goes on. NotYetError after `timeout`, in real time."""
+        """Wait until no advance goes on. NotYetError after `timeout`, in real time; HostClosedError where the host
+        stops before."""
         wait_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
-        return ended(await self._port.reads.clock(wait_s), wait_s)
+        try:
+            found = await self._port.reads.clock(wait_s)
+        except HostClosedError:  # nobody waits here any more; but it may have ended
+            found = await self._port.reads.clock(0)
+        return ended(found, wait_s)
 
     async def freeze(self) -> ClockState:
         """End an advance where the clock stands. What has begun goes on."""
@@ -68,7 +74,9 @@ def ended(found: ClockState | None, wait_s: float | None) -> ClockState:
     if found is None:
         raise InvalidInputError("this instance runs on the live clock: only a test clock is advanced")
     if found.advancing:
+        stands = f"the clock stands at {found.now}, and is to come to {found.target}"
+        if wait_s is None:
+            raise HostClosedError(f"{stands}, and {NOBODY_WAITS}")
         why = "" if found.waits_for is None else f": {found.waits_for}"
-        span = timedelta(seconds=wait_s or 0)
-        raise NotYetError(f"the clock stands at {found.now}, and is to come to {found.target}, after {span}{why}")
+        raise NotYetError(f"{stands}, after {timedelta(seconds=wait_s)}{why}")
     return found

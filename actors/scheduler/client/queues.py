@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tocsin.actors.scheduler.client.instance import Instance, page_limit
+from tocsin.actors.scheduler.inflight.result_waiters import NOBODY_WAITS
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.instants_of_job import due_of
@@ -24,7 +25,7 @@ from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Parent, Slot, WorkerInf
 from tocsin.dispatch.trace_context import Trace, child
 from tocsin.dispatch.tracing import API
 from tocsin.dispatch.words import word
-from tocsin.errors import InvalidInputError, NotFoundError, TocsinError
+from tocsin.errors import HostClosedError, InvalidInputError, NotFoundError, TocsinError
 
 CLAIM_LEASE_MS = 60_000
 CLAIM_WAIT_S = 20.0
@@ -126,7 +127,8 @@ class LocalQueues:
         return await queue_stats.pending(here.view(), prefix)
 
     async def outcome(self, id: str, wait_s: float | None) -> Outcome:
-        """Return how a job ended, or how it stands after so long (None: wait until it has ended)."""
+        """Return how a job ended, or how it stands after so long (None: wait until it has ended). HostClosedError where
+        nobody may wait any more."""
         job_id, here = arguments.schedule_id(id), self._instance
         monotonic, waiters = here.host.clock.monotonic, here.service.inflight(here.name)  # held as long as this waits
         deadline = None if wait_s is None else monotonic() + wait_s
@@ -137,7 +139,7 @@ class LocalQueues:
                 if found.ended or (left is not None and left <= 0):
                     return found
                 if waiters.result_waiters.stopping:
-                    return found
+                    raise HostClosedError(NOBODY_WAITS)
                 try:
                     async with asyncio.timeout(left):
                         await ended.come()

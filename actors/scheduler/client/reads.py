@@ -9,6 +9,7 @@ from contextlib import suppress
 from tocsin.actors.scheduler.client.feed import LocalFeed
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit
 from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
+from tocsin.actors.scheduler.inflight.result_waiters import NOBODY_WAITS
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES, Activity
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
@@ -36,7 +37,7 @@ from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.queries.instances import instance as instance_counts
 from tocsin.actors.scheduler.queries.redrives import read_redrive
-from tocsin.errors import InvalidInputError
+from tocsin.errors import HostClosedError, InvalidInputError
 from tocsin.storage.residency.provider import part_of
 
 STATES = ("pending", "waiting", "running")
@@ -146,17 +147,22 @@ class LocalReads:
         return await instance_counts(self._instance.host.provider, self._instance.name) is not None
 
     async def clock(self, wait_s: float | None) -> ClockState | None:
-        """Return how the test clock stands, once no advance goes on or after so long."""
+        """Return how the test clock stands, once no advance goes on or after so long. HostClosedError where nobody may
+        wait any more."""
         here = self._instance
         inflight = here.service.inflight(here.name)  # whoever waits keeps it alive: its successor would not tell them
         with inflight.result_waiters.watch(CLOCK_STOPS) as stopped:
             found = await clock_reads.of(here.view(), here.service.facts(here.name))
-            if wait_s == 0 or found is None or not found.advancing or inflight.result_waiters.stopping:
+            if wait_s == 0 or found is None or not found.advancing:
                 return found
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await stopped.come()
-        return await clock_reads.of(here.view(), here.service.facts(here.name))
+            if not inflight.result_waiters.stopping:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await stopped.come()
+                found = await clock_reads.of(here.view(), here.service.facts(here.name))
+            if found is not None and found.advancing and inflight.result_waiters.stopping:
+                raise HostClosedError(NOBODY_WAITS)
+            return found
 
     async def why(self, id: str) -> Sequence[Reason]:
         """Return every reason the job is not running now."""

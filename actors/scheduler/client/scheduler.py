@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.client.scheduler_reads import SchedulerReads
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.client.submitting import submit_checked
 from tocsin.actors.scheduler.client.tasks import Awaited, TaskMaker
+from tocsin.actors.scheduler.inflight.result_waiters import NOBODY_WAITS
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.audit_records import Undone
@@ -24,7 +25,7 @@ from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
 from tocsin.dispatch.values import LEFT_OUT
-from tocsin.errors import InvalidInputError, NotYetError, TocsinError
+from tocsin.errors import HostClosedError, InvalidInputError, NotYetError, TocsinError
 
 __all__ = ["Job", "Scheduler"]
 
@@ -234,15 +235,20 @@ class Scheduler(DeadLetters, SchedulerReads):
 
         JobFailedError if it is dead, was cancelled or expired (`state` says which), with `code`, `status` and `data` of
         the HandlerError that its last attempt ended with; NotYetError if it has not ended within `timeout` (None: as
-        long as it takes); NotFoundError if nothing is known of it: its result was not asked for, or is not kept any
-        more.
+        long as it takes), HostClosedError where the host stops before; NotFoundError if nothing is known of it: its
+        result was not asked for, or is not kept any more.
         """
         seconds = None if timeout is None else arguments.duration_ms(timeout, "timeout") / 1000
-        outcome = await self._port.queues.outcome(id, seconds)
+        try:
+            outcome = await self._port.queues.outcome(id, seconds)
+        except HostClosedError:  # nobody waits here any more; but it may have ended
+            outcome = await self._port.queues.outcome(id, 0)
         if outcome.state == "done":
             return outcome.result
         if outcome.state in ("dead", "cancelled", "expired"):
             raise job_failed(id, outcome.state, outcome.error, outcome.code, outcome.status, outcome.data)
+        if seconds is None:
+            raise HostClosedError(f"job {id!r} is {outcome.state}, and {NOBODY_WAITS}", id=id, state=outcome.state)
         raise NotYetError(f"job {id!r} is {outcome.state}: it has not ended in time", id=id, state=outcome.state)
 
     async def announce(self, snapshot: WorkerSnapshot) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from tocsin.errors import TocsinError
+
+NOBODY_WAITS: Final = "the host is stopping: wait at another one, or at this one when it is back"
 
 
 class End(asyncio.Event):

@@ -20,7 +20,6 @@ from tocsin.errors import (
     HostClosedError,
     InvalidInputError,
     InvalidScheduleIdError,
-    NotYetError,
     OriginNotConfiguredError,
     StaleLeaseError,
     TocsinError,
@@ -292,7 +291,7 @@ def test_a_follower_that_stops_lets_nobody_wait_and_ends_its_handles() -> None:
                 await town.clock.sleep(1)
                 follower.stop_waiting()
                 assert await claim == []
-                with pytest.raises(NotYetError, match="has not ended"):
+                with pytest.raises(HostClosedError, match="'x' is pending, and the host is stopping"):
                     await result
                 with pytest.raises(HostClosedError):
                     await t.claim("q", wait=60)

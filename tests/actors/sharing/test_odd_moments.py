@@ -57,6 +57,28 @@ def test_a_holder_that_lets_nobody_wait_is_not_asked_again_and_again() -> None:
     in_town(main)
 
 
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_who_waits_for_an_end_at_a_follower_notices_nothing_of_a_holder_that_stops(timeout: float | None) -> None:
+    """At first the holder lets nobody wait any more, and goes on; then it goes."""
+
+    async def main(town: Town) -> None:
+        holder, follower = town.host("first"), town.host("second")
+        async with holder, follower:
+            t = jobs(follower)
+            await t.run_after(0, "a:b", id="x", queue="q", keep_result="1h")
+            result = asyncio.ensure_future(t.result("x", timeout))
+            await town.clock.sleep(1)
+            holder.stop_waiting()
+            await town.clock.sleep(3)
+            await holder.stop()
+            (got,) = await t.claim("q", wait=10)
+            assert not result.done()
+            await t.complete("x", got.lease, result={"n": 7})
+            assert await result == {"n": 7}
+
+    in_town(main)
+
+
 def test_a_follower_that_stops_gives_back_what_is_on_its_way_to_it() -> None:
     async def main(town: Town) -> None:
         for early in range(12):

@@ -13,7 +13,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import InvalidInputError, JobFailedError, NotFoundError, NotYetError
+from tocsin.errors import HostClosedError, InvalidInputError, JobFailedError, NotFoundError, NotYetError
 
 
 async def settle_next(sim: SimulatedHost, **how: object) -> None:
@@ -125,7 +125,7 @@ async def test_a_stopping_host_lets_nobody_wait_for_ever(sim: SimulatedHost) -> 
     waiting = asyncio.create_task(sim.jobs.result("x"))
     await sim.sleep(1)
     await sim.close()
-    with pytest.raises(NotYetError):
+    with pytest.raises(HostClosedError, match="'x' is pending, and the host is stopping"):
         await waiting
     await sim.open()
 

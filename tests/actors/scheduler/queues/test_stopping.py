@@ -8,6 +8,7 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.model.records import Firing
+from tocsin.actors.testing.clock import START_MS
 from tocsin.errors import HostClosedError, NotYetError
 
 
@@ -29,6 +30,32 @@ async def test_who_waits_is_answered_and_the_host_goes_on(sim: SimulatedHost) ->
     await sim.jobs.run_after(0, "work:run", id="called")
     await sim.sleep(1)
     assert [one.id for one in sim.deliveries] == ["called"]
+
+
+@on_simulated_host()
+async def test_who_waits_as_long_as_it_takes_hears_that_the_host_stops(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after("1h", "work:run", id="x", keep_result="1h")
+    await sim.jobs.run_after(0, "work:run", id="was", keep_result="1h")
+    tested = sim.host.scheduler("tested")
+    await tested.clock.create(START_MS)
+    await tested.run_after("1m", "work:run", id="slow", queue="q")
+    result = asyncio.create_task(sim.jobs.result("x"))
+    advance = asyncio.create_task(tested.clock.advance("1h"))
+    await sim.sleep(1)
+    assert (await tested.claim("q", wait=0))[0].id == "slow"
+    sim.host.stop_waiting()
+
+    with pytest.raises(HostClosedError, match="'x' is pending, and the host is stopping"):
+        await result
+    with pytest.raises(HostClosedError, match=r"is to come to .* and the host is stopping"):
+        await advance
+    with pytest.raises(HostClosedError):
+        await sim.jobs.result("x")
+    with pytest.raises(NotYetError):
+        await sim.jobs.result("x", 0)
+    with pytest.raises(NotYetError):
+        await tested.clock.wait(10)
+    assert await sim.jobs.result("was") is None
 
 
 @on_simulated_host()
