@@ -34,6 +34,7 @@ class Machine:
         random = Random(world.random.getrandbits(32))
         self.engine = DiskEngine(world.shared, Faults(random, world.weather.now))
         self.provider = OwnedProvider(self.engine, timing=world.timing, random=random)
+        self.dispatches = number <= 2 or world.random.random() < 0.8
         self.host = world.host_on(self)
         self.ready, self.gone = asyncio.Event(), asyncio.Event()
         self.stopping = False

@@ -66,6 +66,7 @@ class ClusterWorld(World):
             clock=machine.clock,
             random=Random(self.random.getrandbits(32)),
             peer_address=self.links.of(machine.name),
+            dispatch=machine.dispatches,
             actors=[Tally],
             occurrences_kept=100_000,
             lanes=self.random.choice((1, 2, 8)),
@@ -159,7 +160,7 @@ class ClusterWorld(World):
         await asyncio.gather(*users, trouble)
         self.note("calm")
         self.weather.fault = 0.0
-        if len(self.serving()) < 2:
+        while len([one for one in self.serving() if one.dispatches]) < 2:
             await self.start().ready.wait()
         await asyncio.sleep(self.timing.ttl_s + AGAIN_S)
         self.all_are_owned()
@@ -169,6 +170,8 @@ class ClusterWorld(World):
         for name in self.disk.maps:
             here = [one.name for one in self.serving() if one.provider.locate(name).here]
             assert len(here) == 1, f"in good weather {name} is at {here}"
+            owner = next(one for one in self.serving() if one.name == here[0])
+            assert owner.dispatches, f"{owner.name} starts nothing, and has {name} beside others"
 
     async def bury(self) -> None:
         for one in self.machines:

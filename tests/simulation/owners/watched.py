@@ -32,16 +32,28 @@ class Ledger:
             self.broken.append(what)
 
 
+BRIEFLY_S = 0.6
+"""Whoever looks twice may see nothing of a lock that is held for so long between the looks."""
+
+
 class _Sessions(dict[int, object]):
-    """Knows since when each lock is free."""
+    """Knows since when each lock is free, or was held only briefly."""
 
     def __init__(self) -> None:
         super().__init__()
         self.free_since: dict[int, float] = {}
+        self.held_since: dict[int, float] = {}
+
+    def setdefault(self, session: int, connection: object) -> object:  # type: ignore[override]
+        if session not in self:
+            self.held_since[session] = asyncio.get_running_loop().time()
+        return super().setdefault(session, connection)
 
     def __delitem__(self, session: int) -> None:
         super().__delitem__(session)
-        self.free_since[session] = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if session not in self.free_since or now - self.held_since.get(session, 0.0) > BRIEFLY_S:
+            self.free_since[session] = now
 
 
 class WatchedDisk(SharedDisk):
