@@ -80,6 +80,7 @@ class WatchedDisk(SharedDisk):
                 right = int(new) == old + len(ops)
                 self.ledger.must(right, f"{one.name} is {old}, and becomes {int(new)} by {len(ops)} operations")
             self.ledger.applied.update(ops)
+            self.ledger.lost.difference_update(ops)  # not answered before the roll-back, and sent again
         super().apply(owner, held, writes)
 
     def count(self, name: str) -> int:
