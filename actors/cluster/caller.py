@@ -16,6 +16,7 @@ from tocsin.actors.runtime.done import operation_id
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.sharing.caller import GAP_S, Caller, Home, Trip, Way
 from tocsin.actors.sharing.operations import Again, Operation
+from tocsin.actors.sharing.remote_port import run_once
 from tocsin.errors import HostClosedError, NotAnsweredYetError, StoreError, StoreUnavailable
 from tocsin.storage.shared import Located, SharedProvider
 
@@ -48,8 +49,11 @@ class ClusterCaller(Caller):
         super().close(why)
         self.peers.close()
 
-    def operation_id(self, operation: Operation) -> str:
-        return self._new_id() if operation.again in NOTED else ""
+    def operation_id(self, operation: Operation, again: bool) -> str:
+        return self._new_id() if again or operation.again in NOTED else ""
+
+    async def run_here(self, trip: Trip, who: AskedBy | None, values: Sequence[Any]) -> Any:
+        return await run_once(trip.operation, self._port(trip, who), trip.instance, values, trip.op)
 
     def _new_id(self) -> str:
         return operation_id(self._clock.now_ms(), self._random)
@@ -60,10 +64,12 @@ class ClusterCaller(Caller):
     async def until_answered(self) -> None:
         await self.peers.until_answered()
 
-    async def ask(self, name: str, instance: str, values: Sequence[Any], who: AskedBy | None = None) -> Any:
+    async def ask(
+        self, name: str, instance: str, values: Sequence[Any], who: AskedBy | None = None, *, again: bool = False
+    ) -> Any:
         """Have an operation done by whoever owns what it is for. NotAnsweredYetError names what was accepted."""
         try:
-            return await super().ask(name, instance, values, who)
+            return await super().ask(name, instance, values, who, again=again)
         except NotAnsweredYetError as pending:
             pending.details |= _named(name, values)
             raise

@@ -15,7 +15,7 @@ from tocsin.actors.cluster.routes import is_elsewhere
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.sharing.caller import Home
 from tocsin.actors.sharing.operations import OPERATIONS, Again, Asked, Operation, asked_decoder
-from tocsin.actors.sharing.remote_port import submit_again
+from tocsin.actors.sharing.remote_port import run_once
 from tocsin.dispatch.words import SPEAKS_JSON
 from tocsin.errors import HostClosedError, InvalidInputError, OverloadedError, StoreError, StoreFull, StoreUnavailable
 from tocsin.storage.shared import Arrived, Mailbox
@@ -32,6 +32,8 @@ HEAD: Final = 20
 """Bytes of a body in which the name of its operation begins."""
 REMEMBERED: Final = 10_000
 """Calls done last, which may come again before the store has noted that they were done."""
+REMEMBERED_BYTES: Final = 8 * 1024 * 1024
+"""Of the answers to them: those that are left out are found by what their actors note."""
 
 
 class NotNow(Exception):
@@ -59,6 +61,7 @@ class Clerk:
         self._lines: dict[str, list[Arrived]] = {}
         self._known: set[str] = set()  # calls in a line, or just being done
         self._done: OrderedDict[str, bytes] = OrderedDict()
+        self._done_bytes = 0
         self._staying: OrderedDict[str, None] = OrderedDict()
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -124,7 +127,9 @@ class Clerk:
         """Log it once: it comes again and again."""
         if arrived.op not in self._staying:
             log.error("a call of an outbox for %s stays in the mail, and is tried again: %s", arrived.actor, why)
-            _remember(self._staying, arrived.op, None)
+            self._staying[arrived.op] = None
+            if len(self._staying) > REMEMBERED:
+                self._staying.popitem(last=False)
 
     async def _answer(self, arrived: Arrived) -> bytes:
         """Do one call, or give the answer again that it has had."""
@@ -152,8 +157,14 @@ class Clerk:
             answer = failure_of(error, operation.name)
         finally:
             SPEAKS_JSON.reset(token)
-        _remember(self._done, arrived.op, answer)
+        self._note(arrived.op, answer)
         return answer
+
+    def _note(self, op: str, answer: bytes) -> None:
+        self._done[op] = answer
+        self._done_bytes += len(answer)
+        while len(self._done) > REMEMBERED or self._done_bytes > REMEMBERED_BYTES:
+            self._done_bytes -= len(self._done.popitem(last=False)[1])
 
     async def _do(self, operation: Operation, asked: Asked, arguments: Sequence[Any], op: str) -> Any:
         port = self._home.port(asked.instance)
@@ -161,13 +172,4 @@ class Clerk:
             port = port.once(op)
         if asked.who is not None:
             port = port.asked_by(asked.who)
-        if operation.again is Again.LOOKED_UP:
-            host = self._home.port("").host
-            return await submit_again(operation.method, port.jobs, host, asked.instance, arguments[0])
-        return await operation.run(port, arguments)
-
-
-def _remember(known: OrderedDict[str, Any], op: str, value: Any) -> None:
-    known[op] = value
-    if len(known) > REMEMBERED:
-        known.popitem(last=False)
+        return await run_once(operation, port, asked.instance, arguments, op)

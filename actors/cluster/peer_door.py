@@ -15,6 +15,7 @@ from tocsin.actors.cluster.seals import PEER_VERSION, Challenge, PeerHello, Peer
 from tocsin.actors.sharing.frames import MAX_FRAME, BrokenLink, Kind
 from tocsin.actors.sharing.holder import Holder, HolderEnd, Served
 from tocsin.actors.sharing.operations import Asked, Operation
+from tocsin.actors.sharing.remote_port import run_once
 from tocsin.errors import StoreLocked
 from tocsin.storage.shared import SharedProvider
 
@@ -80,6 +81,10 @@ class PeerEnd(HolderEnd):
         if asked.op:
             port = port.once(asked.op)
         return port if asked.who is None else port.asked_by(asked.who)
+
+    async def _do(self, operation: Operation, asked: Asked, arguments: Sequence[Any]) -> Any:
+        port = self._port(operation, asked, arguments)
+        return await run_once(operation, port, asked.instance, arguments, asked.op)
 
     def has_moved(self, error: Exception) -> bool:
         return is_elsewhere(error)

@@ -22,6 +22,7 @@ log = logging.getLogger("tocsin.cluster")
 WELCOME_S: Final = 1.0
 AGAIN_S: Final = 1.0
 """A host that was not reached is not tried again for so long: its calls go by mail meanwhile."""
+REASONS_KEPT: Final = 256
 PING_S: Final = 0.5
 SILENT: Final = 4
 """After so many pings without a word from it, a link is cut: its host stands still, or the network between is broken.
@@ -100,6 +101,8 @@ class Peers:
         if self.reasons.get(host) != said:
             log.info("host %s is not reached at %s, so calls to it go by mail: %s", host, url, said)
         self.reasons[host] = said
+        while len(self.reasons) > REASONS_KEPT:  # each start of a host has an id of its own
+            del self.reasons[next(iter(self.reasons))]
 
     async def _watch(self, host: str, link: PeerLink) -> None:
         """Look after a link until it is lost."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 from tocsin.actors.runtime.actor import Actor, ActorContext, EventActor, World, call_method, handle
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
-from tocsin.actors.runtime.done import once
+from tocsin.actors.runtime.done import NotBegun, once
 from tocsin.actors.runtime.events import Call, Event, OfRuntime, Once, fail, name_of
 from tocsin.actors.runtime.going import MayGo
 from tocsin.actors.runtime.ids import ActorId, never_given_before
@@ -172,6 +172,9 @@ class Activation(MayGo):
                 self._line.put_back(group[len(answers) :], alone=False)
                 group = group[: len(answers)]
             self._seal([(reply, answer) for (_, reply), answer in zip(group, answers, strict=False)])
+        except NotBegun as refusal:
+            self.storage.layer = CLOSED
+            self._tell_in_order(Layer(answers=[(group[0][1], None)], error=refusal.why))
         except Exception as error:
             self._abandon(me)
             if self.broken is not None:
@@ -296,17 +299,6 @@ class Activation(MayGo):
         layer.batch = self._sealed
         self.storage.sealed.append(layer)
         self._tell_durable()
-
-    def _abandon(self, me: asyncio.Task[Any] | None) -> None:
-        """Drop the actor object, whose attributes may tell of what was not written, and the layer of a failed turn. A
-        handler that has not come back from `outside` has none: the open one is another's."""
-        self.actor = None
-        if self._worker is not me:
-            return
-        lost, self.storage.layer = self.storage.layer, CLOSED
-        self.ringing = False
-        for func, args in lost.if_lost:
-            func(*args)
 
     def break_(self, error: BaseException, *, fail_line: bool = False) -> TocsinError:
         """Give the activation up. Calls that wait for a lost batch fail. Events in line go to the next activation, or

@@ -15,7 +15,7 @@ import msgspec
 
 from tocsin.actors.runtime.events import Once
 from tocsin.actors.runtime.overlay import RESERVED, ActorStorage
-from tocsin.errors import HolderLostError, InvalidInputError
+from tocsin.errors import HolderLostError, InvalidInputError, TocsinError
 from tocsin.storage.api import UNSET
 
 DONE: Final = RESERVED + b"done/"
@@ -26,8 +26,18 @@ FORGOTTEN: Final = 20
 LONGEST: Final = 64 * 1024
 """Bytes of an answer that is kept. Of a longer one is kept that it was given."""
 NO_ANSWER: Final = b""
+BEGUN: Final = b"\xc1"
+"""Kept while a handler is outside of its turn: no answer is encoded so."""
 HEX: Final = 12
 """Digits of an operation id that say when it was made, in ms."""
+
+
+class NotBegun(Exception):
+    """Raised for a call with which nothing is done: `why` is for whoever made it, and the actor goes on as it was."""
+
+    def __init__(self, why: TocsinError) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def operation_id(now_ms: int, random: Random) -> str:
@@ -43,18 +53,25 @@ def made_at(op: str) -> int:
 async def once(storage: ActorStorage, asked: Once[Any], now_ms: int, handle: Callable[[], Awaitable[object]]) -> object:
     """Do what is asked, or answer as it was answered. What changed nothing is not noted: it may be done again."""
     if now_ms - made_at(asked.op) > KEPT_MS:
-        raise InvalidInputError(f"the call {asked.op} is more than 24 hours old: whether it was done is not known")
+        raise NotBegun(
+            InvalidInputError(f"the call {asked.op} is more than 24 hours old: whether it was done is not known")
+        )
     key = DONE + asked.op.encode()
     kept = await storage.get(key)
     if kept is not None:
         if kept == NO_ANSWER:
-            raise HolderLostError("this was done, and its answer was too long to be kept", mayRepeat=False)
+            raise NotBegun(HolderLostError("this was done, and its answer was too long to be kept", mayRepeat=False))
+        if kept == BEGUN:
+            raise NotBegun(HolderLostError("this was begun, and whether it was done is not known", mayRepeat=False))
         return msgspec.msgpack.decode(kept, type=asked.answer)
     before = storage.layer
+    before.puts[key] = BEGUN  # durable once the handler leaves its turn: what it does outside is not done again
     answer = await handle()
     layer = storage.layer
-    if isinstance(answer, Exception) or (layer is before and not (layer.puts or layer.deletes or _rings(layer))):
-        return answer
+    if layer is before:
+        del layer.puts[key]
+        if isinstance(answer, Exception) or not (layer.puts or layer.deletes or _rings(layer)):
+            return answer
     layer.puts[key] = note = _encoded(answer)
     layer.size += len(key) + len(note)
     start = f"{max(now_ms - KEPT_MS, 0):0{HEX}x}".encode()

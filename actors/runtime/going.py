@@ -15,7 +15,7 @@ from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
 from tocsin.actors.runtime.events import fail
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.runtime.line import Line
-from tocsin.actors.runtime.overlay import ActorStorage, Layer
+from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.errors import ActorBrokenError, StoreLocked, TocsinError
 from tocsin.storage.api import OrderedStore
 
@@ -36,6 +36,7 @@ class MayGo:
     storage: ActorStorage
     actor: Actor | None
     broken: TocsinError | None
+    ringing: bool
     _line: Line
     _worker: asyncio.Task[Any] | None
     _sealed: int
@@ -46,6 +47,17 @@ class MayGo:
 
     def _tell_in_order(self, layer: Layer) -> None:
         raise NotImplementedError
+
+    def _abandon(self, me: asyncio.Task[Any] | None) -> None:
+        """Drop the actor object, whose attributes may tell of what was not written, and the layer of a failed turn. A
+        handler that has not come back from `outside` has none: the open one is another's."""
+        self.actor = None
+        if self._worker is not me:
+            return
+        lost, self.storage.layer = self.storage.layer, CLOSED
+        self.ringing = False
+        for func, args in lost.if_lost:
+            func(*args)
 
     async def wait_durable(self) -> None:
         """Wait until everything sealed so far is durable."""

@@ -64,7 +64,7 @@ class Trip:
     until: float
     """The instant until which a place for it is looked for, by the monotonic clock."""
     op: str = ""
-    """Its operation id, if it is noted where it is done."""
+    """Its operation id, if it is noted where it is done; of what is looked up, if it was sent before."""
     moved: int = 0
     """How often it came to a place where its subject was no longer."""
     in_doubt: bool = False
@@ -109,9 +109,14 @@ class Caller(ABC):
         """Return whether a call in this process was not done because its subject is elsewhere by now."""
         return False
 
-    def operation_id(self, operation: Operation) -> str:
-        """Make the id by which an operation is noted where it is done; empty if it is not."""
+    def operation_id(self, operation: Operation, again: bool) -> str:
+        """Make the id by which an operation is noted where it is done; empty if it is not. `again`: it was sent before,
+        was not done when that was looked up, and may be done yet."""
         return ""
+
+    async def run_here(self, trip: Trip, who: AskedBy | None, values: Sequence[Any]) -> Any:
+        """Make a call in this process."""
+        return await trip.operation.run(self._port(trip, who), values)
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -149,8 +154,11 @@ class Caller(ABC):
 
     # ---- Calls -----------------------------------------------------------------------------------
 
-    async def ask(self, name: str, instance: str, values: Sequence[Any], who: AskedBy | None = None) -> Any:
-        """Have an operation done, wherever that is, and return its answer.
+    async def ask(
+        self, name: str, instance: str, values: Sequence[Any], who: AskedBy | None = None, *, again: bool = False
+    ) -> Any:
+        """Have an operation done, wherever that is, and return its answer. `again`: it was sent before, and had not
+        been done when that was looked up.
 
         Raises the errors of the operation; StoreUnavailable if nobody is found who can do it; HolderLostError if
         whoever was to do it went away and it is not known whether it was done; Unanswered in its place, where that can
@@ -161,14 +169,22 @@ class Caller(ABC):
         try:
             if operation.may_wait:
                 return await self._wait(operation, instance, values)
-            return await self._ask(operation, instance, values, who)
+            return await self._ask(operation, instance, values, who, again)
         finally:
             self._under_way -= 1
             if not self._under_way and self._quiet is not None:
                 self._quiet.set()
 
-    async def _ask(self, operation: Operation, instance: str, values: Sequence[Any], who: AskedBy | None = None) -> Any:
-        trip = Trip(operation, instance, values, self._clock.monotonic() + GAP_S, self.operation_id(operation))
+    async def _ask(
+        self,
+        operation: Operation,
+        instance: str,
+        values: Sequence[Any],
+        who: AskedBy | None = None,
+        again: bool = False,
+    ) -> Any:
+        op = self.operation_id(operation, again)
+        trip = Trip(operation, instance, values, self._clock.monotonic() + GAP_S, op)
         try:
             return await self._go(trip, who)
         except (OverloadedError, StoreUnavailable) as error:
@@ -184,7 +200,7 @@ class Caller(ABC):
             way = await self.reach(trip)
             try:
                 if way is None:
-                    return await operation.run(self._port(trip, who), left)
+                    return await self.run_here(trip, who, left)
                 return operation.decode_answer(await way.call(operation, instance, body, who, trip.op))
             except OverloadedError:
                 if not waited:

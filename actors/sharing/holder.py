@@ -209,7 +209,7 @@ class HolderEnd(Wire):
         """Carry out a call, and answer it. The port answers what is durable, so this does."""
         try:
             arguments = self._arguments(operation, asked.arguments)
-            answer = await operation.run(self._port(operation, asked, arguments), arguments)
+            answer = await self._do(operation, asked, arguments)
             if self.is_lost and operation.undo is not None:
                 undone_by, values = operation.undo(answer)
                 await OPERATIONS[undone_by].run(self._holder.served.port(asked.instance), values)
@@ -227,6 +227,9 @@ class HolderEnd(Wire):
         finally:
             self._calls.pop(number, None)
             self._unwanted.discard(number)
+
+    async def _do(self, operation: Operation, asked: Asked, arguments: Sequence[Any]) -> Any:
+        return await operation.run(self._port(operation, asked, arguments), arguments)
 
     def _port(self, operation: Operation, asked: Asked, arguments: Sequence[Any]) -> Any:
         """Return the port on which a call is made."""

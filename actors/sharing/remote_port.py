@@ -22,7 +22,7 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.sharing.caller import Caller, Unanswered
 from tocsin.actors.sharing.follower import Follower
-from tocsin.actors.sharing.operations import OPERATIONS, PARTS, HostPort, Operation
+from tocsin.actors.sharing.operations import OPERATIONS, PARTS, Again, HostPort, Operation
 from tocsin.dispatch.refusals import Refusal
 from tocsin.errors import HolderLostError, StoreError
 
@@ -59,28 +59,28 @@ class RemoteJobs(RemotePart):
     accepted them."""
 
     async def submit(self, job: NewJob) -> Scheduled:
-        named = self._named(job)
+        named, sent = self._named(job), False
         while True:
             try:
-                answer: Scheduled = await self._caller.ask("jobs.submit", self._instance, [named])
+                answer: Scheduled = await self._caller.ask("jobs.submit", self._instance, [named], again=sent)
                 return answer if job.chosen else scheduled(named)
             except Unanswered:
                 if (await self._accepted([named]))[0]:
                     return scheduled(named)
-                named = again(named)
+                named, sent = again(named), True
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
         named = [self._named(job) for job in jobs]
-        left = named
+        left, sent = named, False
         accepted: set[str] = set()
         while True:
             try:
-                said: Submitted = await self._caller.ask("jobs.submit_many", self._instance, [left])
+                said: Submitted = await self._caller.ask("jobs.submit_many", self._instance, [left], again=sent)
                 return merged(named, accepted, said)
             except Unanswered:
                 known = await self._accepted(left)
                 accepted.update(job.job.incarnation for job, is_known in zip(left, known, strict=True) if is_known)
-                left = [again(job) for job, is_known in zip(left, known, strict=True) if not is_known]
+                left, sent = [again(job) for job, is_known in zip(left, known, strict=True) if not is_known], True
                 if accepted and not left:
                     return merged(named, accepted, Submitted(()))
 
@@ -112,6 +112,14 @@ async def submit_again(
     if isinstance(given, NewJob):
         return scheduled(given) if accepted else await port.submit(left[0])
     return merged(jobs, accepted, await port.submit_many(left) if left or not jobs else Submitted(()))
+
+
+async def run_once(operation: Operation, port: Any, instance: str, values: Sequence[Any], op: str) -> Any:
+    """Do an operation where its scheduler is. With an operation id it may have come before: what notes such ids does by
+    `port`, and submissions are looked up, at last: nobody but this process accepts them any more."""
+    if op and operation.again is Again.LOOKED_UP:
+        return await submit_again(operation.method, port.jobs, port.host, instance, values[0])
+    return await operation.run(port, values)
 
 
 def merged(jobs: Sequence[NewJob], accepted: Collection[str], said: Submitted) -> Submitted:

@@ -193,9 +193,10 @@ class Membership:
                 async with asyncio.timeout(self._timing.answer_s):
                     if host:
                         beat = await self._engine.beat(host, self._timing.ttl_s)
-                    if beat is None or self._session_is_gone_for_long():
+                if beat is None or self._session_is_gone_for_long():
+                    async with asyncio.timeout(self._timing.answer_s):  # a slow store is not too slow for both
                         await self._begin_anew(host)
-                        return
+                    return
             except (StoreError, TimeoutError) as error:
                 self.interrupted()
                 if isinstance(error, StoreError):

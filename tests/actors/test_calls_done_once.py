@@ -36,6 +36,14 @@ class Tally(Actor):
             await asyncio.sleep(0)
         return int(await self.add(n))
 
+    async def pay(self, paid: list[str], fails: bool) -> int:
+        async with self.ctx.outside():
+            paid.append("paid")
+            await asyncio.sleep(1)
+        if fails:
+            raise InvalidInputError("after it was paid")
+        return len(paid)
+
 
 def once(op: str, method: str, *args: Any) -> Once[Any]:
     return Once(op, Call(method, args), Any)
@@ -67,6 +75,29 @@ def test_what_failed_or_changed_nothing_is_done_again() -> None:
             assert await host.call(ONE, once(reads, "read")) == 0
             assert await host.call(ONE, once(op, "add", 4)) == 4
             assert await host.call(ONE, once(reads, "read")) == 4
+
+    simulate(1, main)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_handler_does_outside_of_its_turn_is_not_done_again(fails: bool) -> None:
+    async def main(random: Random) -> None:
+        disk, clock, paid = MemoryDisk(), VirtualClock(), list[str]()
+        op = operation_id(clock.now_ms(), random)
+        async with Host(MemoryProvider(disk), {"Tally": Kind(Tally)}, clock=clock, random=random) as host:
+            first = host.call(ONE, once(op, "pay", paid, fails))
+            await asyncio.sleep(0.5)
+            with pytest.raises(HolderLostError, match="was begun") as begun:
+                await host.call(ONE, once(op, "pay", paid, fails))
+            assert begun.value.details == {"mayRepeat": False}
+            if fails:
+                with pytest.raises(InvalidInputError):
+                    await first
+                with pytest.raises(HolderLostError):
+                    await host.call(ONE, once(op, "pay", paid, fails))
+            else:
+                assert await first == 1 == await host.call(ONE, once(op, "pay", paid, fails))
+        assert paid == ["paid"]
 
     simulate(1, main)
 

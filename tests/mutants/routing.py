@@ -173,4 +173,25 @@ OF_ROUTING = (
             "tests/storage/ownership/test_store_time.py::test_hosts_know_the_time_before_they_own_anything_and_are_no_further_apart_than_is_said",
         ),
     ),
+    Mutant(
+        "routing: a submission that is sent again is not looked up where it is done",
+        "actors/sharing/remote_port.py",
+        "    if op and operation.again is Again.LOOKED_UP:\n",
+        "    if not op and operation.again is Again.LOOKED_UP:\n",
+        tests=(ROUTING + "test_a_submission_that_a_host_reads_only_when_it_goes_on_is_not_done_again",),
+    ),
+    Mutant(
+        "routing: what a handler does outside of its turn is done again",
+        "actors/runtime/done.py",
+        "    before.puts[key] = BEGUN  #",
+        "    before.puts[key] = NO_ANSWER  #",
+        tests=(DONE + "test_what_a_handler_does_outside_of_its_turn_is_not_done_again",),
+    ),
+    Mutant(
+        "routing: a call that is refused by its note drops the actor's handlers that are outside",
+        "actors/runtime/activation.py",
+        "        except NotBegun as refusal:\n",
+        "        except NotBegun as refusal:\n            self.actor = None\n",
+        tests=(DONE + "test_what_a_handler_does_outside_of_its_turn_is_not_done_again",),
+    ),
 )

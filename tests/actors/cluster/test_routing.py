@@ -162,6 +162,35 @@ def test_a_link_lost_in_mid_call_does_nothing_twice_and_loses_nothing(lost: str)
     in_city(main, seeds=3)
 
 
+@pytest.mark.parametrize("job_id", ["chosen", None])
+def test_a_submission_that_a_host_reads_only_when_it_goes_on_is_not_done_again(job_id: str | None) -> None:
+    """It had stood still, so its link was cut, and what it had not read yet was looked up in vain and sent again."""
+
+    async def main(city: City) -> None:
+        async with city.two() as (a, b):
+            await b.scheduler("t").run_after("1h", "a:b", id="first")
+            city.streets.still.add("a")
+            made = asyncio.create_task(b.scheduler("t").run_after("1h", "a:b", id=job_id))
+            await city.clock.sleep(0.1)
+            (unread,) = [one for one in city.streets.transports if one.of == "a" and one.coming]
+            sent, unread.closed = b"".join(unread.coming), True  # for its own end the link is not lost yet
+            while not any(one.of == "b" and one.closed for one in city.streets.transports):
+                await city.clock.sleep(0.05)
+            await city.clock.sleep(0.2)
+            unread.protocol.data_received(sent)
+            await city.clock.sleep(0.05)
+            there = {one.id for one in (await a.scheduler("t").list()).records} - {"first"}
+            assert len(there) == 1 and not made.done()
+            assert (await a.scheduler("t").cancel(*there)).cancelled  # it has ended
+            city.streets.still.clear()
+            for one in city.streets.transports:
+                one.arrive()
+            assert {await made} == there and not city.done, "it was sent over a new link"
+            assert [one.id for one in (await a.scheduler("t").list()).records] == ["first"]
+
+    in_city(main)
+
+
 def test_a_call_that_may_have_been_done_is_not_said_to_be_undone() -> None:
     async def main(city: City) -> None:
         async with city.two() as (_, b):
