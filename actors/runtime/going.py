@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
@@ -18,6 +18,9 @@ from tocsin.actors.runtime.line import Line
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.errors import ActorBrokenError, StoreLocked, TocsinError
 from tocsin.storage.api import OrderedStore
+
+TURN_S: Final = 0.5
+"""All actors that go with one wait for its turn: so long at most."""
 
 
 class Letting(Protocol):
@@ -73,13 +76,17 @@ class MayGo:
 
     async def left(self) -> None:
         """Wait until what was under way has ended, and give the activation up. Handlers that are outside of their turn
-        are not waited for."""
-        while self.broken is None and (self._worker is not None or self._sealed != self._durable):
-            if self._worker is not None:
-                await asyncio.wait([self._worker])
-            else:
+        are not waited for, nor is a turn that takes long: nothing of it is written, and the other host does it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + TURN_S
+        while self.broken is None:
+            if self._sealed != self._durable:
                 with suppress(TocsinError):  # whoever waits for those turns is told
                     await self.wait_durable()
+            elif self._worker is None or loop.time() >= until:
+                break
+            else:
+                await asyncio.wait([self._worker], timeout=until - loop.time())
         self.lose(self._leaves or StoreLocked(f"{self.id} has gone to another host"))
 
     def lose(self, error: StoreLocked) -> None:

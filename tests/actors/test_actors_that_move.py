@@ -12,6 +12,7 @@ import pytest
 
 from tests.actors.counter import Counter, call
 from tocsin.actors.runtime.events import Call
+from tocsin.actors.runtime.going import TURN_S
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.testing.clock import VirtualClock
@@ -135,6 +136,29 @@ def test_what_runs_ends_here_and_what_waits_is_told_to_go_there() -> None:
                 [b"before", b"behind"],
             )
             assert await call(two, actor, "value") == 0
+
+    among_hosts(main)
+
+
+def test_a_turn_that_takes_long_holds_nobody_up_and_leaves_nothing() -> None:
+    async def main(hosts: Hosts) -> None:
+        one = await hosts.join()
+        door = asyncio.Event()
+        endless = {actor: one.call(actor, Call("put_around", (door,))) for actor in MANY}
+        await asyncio.sleep(0.1)
+        two = await hosts.join()
+        await asyncio.sleep(TURN_S + 0.3)
+        gone = [actor for actor in MANY if has(two, actor)]
+        assert gone
+        assert provider_of(one).counts.lost == 0, "they were handed over in time"
+        for actor in gone:
+            assert await call(two, actor, "rows", b"before", b"behind") == ([], [])
+        door.set()
+        for actor in MANY:
+            if actor in gone:
+                assert isinstance(await error_of(endless[actor]), StoreLocked)
+            else:
+                await endless[actor]
 
     among_hosts(main)
 

@@ -44,7 +44,7 @@ OF_ROUTING = (
     Mutant(
         "routing: calls have no id, so what may have been done is not made again",
         "actors/cluster/caller.py",
-        'return self._new_id() if operation.again in NOTED else ""',
+        'return self._new_id() if again or operation.again in NOTED else ""',
         'return ""',
         tests=(ROUTING + "test_a_link_lost_in_mid_call_does_nothing_twice_and_loses_nothing",),
     ),
@@ -193,5 +193,14 @@ OF_ROUTING = (
         "        except NotBegun as refusal:\n",
         "        except NotBegun as refusal:\n            self.actor = None\n",
         tests=(DONE + "test_what_a_handler_does_outside_of_its_turn_is_not_done_again",),
+    ),
+    Mutant(
+        "routing: a turn that takes long holds up all actors that go with it",
+        "actors/runtime/going.py",
+        "            elif self._worker is None or loop.time() >= until:\n",
+        "            elif self._worker is None:\n",
+        tests=(
+            "tests/actors/test_actors_that_move.py::test_a_turn_that_takes_long_holds_nobody_up_and_leaves_nothing",
+        ),
     ),
 )
