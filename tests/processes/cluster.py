@@ -18,6 +18,7 @@ from random import Random
 from typing import Final
 
 import click
+import uvloop
 
 from tests.postgres import KINDS, Postgres, postgres_server
 from tests.processes.cluster_hosts import HostProcess
@@ -126,7 +127,7 @@ def main(
         folder = Path(name)
         try:
             campaign = Campaign(folder, server, actors, rate, seconds, every, ttl, seed, kinds)
-            verdict = asyncio.run(campaign.run())
+            verdict = uvloop.run(campaign.run())  # its users and its balancer share two cores with the hosts
         finally:
             if keep is not None:
                 shutil.copytree(folder, keep, dirs_exist_ok=True)
