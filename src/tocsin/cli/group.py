@@ -107,7 +107,7 @@ class Ordered(click.Group):
     callback=_version, help="Show the version and exit.",
 )  # fmt: skip
 def main() -> None:
-    """Durable scheduling: signed HTTP callbacks, from one file.
+    """Durable scheduling: signed HTTP callbacks, on one file or PostgreSQL.
 
     Start with `tocsin demo` (ten seconds, nothing to set up), then `tocsin serve`.
     """
