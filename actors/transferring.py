@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy, in_python
@@ -67,7 +68,8 @@ class Transferring:
         as it was. `by`: for whom, as the audit log says. ConflictError if the instance exists, InvalidInputError for a
         file that is not whole or not sound.
         """
-        return await self.load(name, read_file(file), same_jobs=same_jobs, paused=paused, who=_who(by))
+        async with aclosing(read_file(file)) as pieces:  # it may be refused before the end of the file
+            return await self.load(name, pieces, same_jobs=same_jobs, paused=paused, who=_who(by))
 
     async def transfer_state(self, name: str) -> TransferState:
         """Return the part that an instance has in an import or a move."""

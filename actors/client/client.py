@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from functools import lru_cache, partial
 from random import Random
 from typing import Any, Final, Self, TypeVar
@@ -131,7 +132,8 @@ class Client:
         as it was. ConflictError if the instance exists, InvalidInputError for a file that is not whole or not sound.
         It is sent once.
         """
-        return await self._load(name, read_file(file), same_jobs=same_jobs, paused=paused)
+        async with aclosing(read_file(file)) as pieces:
+            return await self._load(name, pieces, same_jobs=same_jobs, paused=paused)
 
     async def _load(
         self, name: str, pieces: AsyncIterator[bytes], *, same_jobs: bool | None = None, paused: bool | None = None

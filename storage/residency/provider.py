@@ -211,11 +211,27 @@ class NamedStores:
     async def names(self, start: str, limit: int) -> list[str]:
         """Return the names in all stores. StoreUnavailable while one is away: a list without its names would be
         wrong."""
-        if self._away:
-            name, error = next(iter(self._away.items()))
+        names, away = await self.names_there(start, limit)
+        for name, error in away.items():
             raise StoreUnavailable(f"the store {name} is away, so its names cannot be listed: {error}")
-        pages = await asyncio.gather(*(part.names(start, limit + 1) for part in self.parts.values()))
-        return sorted({name for page in pages for name in page} - {NOTES})[:limit]
+        return names
+
+    async def names_there(self, start: str, limit: int) -> tuple[list[str], dict[str, StoreUnavailable]]:
+        """Return the names in the stores that answer, and which of them are away. StoreUnavailable if all are."""
+        away = {name: StoreUnavailable(error.message) for name, error in self._away.items()}
+        asked = {name: part for name, part in self.parts.items() if name not in away}
+        pages = await asyncio.gather(*(part.names(start, limit + 1) for part in asked.values()), return_exceptions=True)
+        found: set[str] = set()
+        for name, page in zip(asked, pages, strict=True):
+            if isinstance(page, StoreUnavailable):
+                away[name] = page
+            elif isinstance(page, BaseException):
+                raise page
+            else:
+                found.update(page)
+        if len(away) == len(self.parts):
+            raise next(iter(away.values()))
+        return sorted(found - {NOTES})[:limit], away
 
     def stats(self) -> StoreStats:
         """Sum up what all stores have counted."""

@@ -78,10 +78,30 @@ async def test_a_store_that_was_away_at_the_start_stops_nobody_else(tmp_path: Pa
         assert (await host.scheduler("other").status()).backlog == 1
         with pytest.raises(StoreUnavailable, match="the store eu, to which this instance belongs, is away"):
             await host.scheduler("eu-1").run_after("1h", "w:r", queue="q")
+        listed = await host.instances()
+        assert ([each.name for each in listed.instances], listed.away) == (["other"], ["eu"])
         with pytest.raises(StoreUnavailable, match="names cannot be listed"):
-            await host.instances()
+            await host.runtime.provider.names("", 10)
 
     assert instances_in(tmp_path / "default.db") == {"other"}
+
+
+async def test_a_store_that_goes_away_later_is_left_out_of_the_list_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    eu, us = MemoryProvider(), MemoryProvider()
+    async with ActorHost.open({"default": "memory:", "eu": eu, "us": us}, residency={**EU, "us-*": "us"}) as host:
+        for name in ("eu-1", "other", "us-1"):
+            await host.scheduler(name).run_after("1h", "w:r", queue="q")
+        assert [each.name for each in (await host.instances()).instances] == ["eu-1", "other", "us-1"]
+        assert not (await host.instances()).away
+
+        async def away(start: str, limit: int) -> list[str]:
+            raise StoreUnavailable("the server does not answer")
+
+        monkeypatch.setattr(eu, "names", away)
+        listed = await host.instances(limit=1)
+        assert ([each.name for each in listed.instances], listed.away, listed.truncated) == (["other"], ["eu"], True)
+        listed = await host.instances(limit=1, cursor=listed.cursor)
+        assert ([each.name for each in listed.instances], listed.away) == (["us-1"], ["eu"])
 
 
 async def test_rules_without_names_of_stores_are_refused() -> None:

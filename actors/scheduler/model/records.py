@@ -273,6 +273,8 @@ class InstancePage(Value, frozen=True, rename="camel", omit_defaults=True):
     instances: Sequence[Instance]
     truncated: bool
     cursor: str | None = None
+    away: Sequence[str] = ()
+    """The stores, of several, that do not answer: their instances are left out."""
 
 
 class Rescheduled(Value, frozen=True, rename="camel", omit_defaults=True):

@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.model.records import Instance, InstancePage, Instan
 from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, InstanceRow
 from tocsin.actors.scheduler.queries.jobs import instance_row, one, read
 from tocsin.storage.api import StoreProvider
+from tocsin.storage.residency.provider import NamedStores
 
 NAMES_AT_ONCE = 1000
 
@@ -23,21 +24,27 @@ async def page(provider: StoreProvider, start: str, limit: int, shown: Shown) ->
     The cursor is the last name on the page, so it reveals no instance that is not shown.
     """
     found: list[Instance] = []
-    async for name in names(provider, start):
+    away: set[str] = set()
+    async for name in names(provider, start, away):
         if not await shown(name) or (shown_one := await instance(provider, name)) is None:
             continue
         if len(found) == limit:
-            return InstancePage(found, truncated=True, cursor=found[-1].name)
+            return InstancePage(found, truncated=True, cursor=found[-1].name, away=sorted(away))
         found.append(shown_one)
-    return InstancePage(found, truncated=False)
+    return InstancePage(found, truncated=False, away=sorted(away))
 
 
-async def names(provider: StoreProvider, start: str) -> AsyncIterator[str]:
-    """Yield the names of instances in code-point order, strictly after `start`."""
+async def names(provider: StoreProvider, start: str, away: set[str] | None = None) -> AsyncIterator[str]:
+    """Yield the names of instances in code-point order, strictly after `start`. Of several stores those of one that is
+    away are left out if the caller wants to be told: its name is put into `away`. StoreUnavailable else."""
     prefix = str(actor_of(""))
     last = prefix + start
     while True:
-        some = await provider.names(last, NAMES_AT_ONCE)
+        if away is None or not isinstance(provider, NamedStores):
+            some = await provider.names(last, NAMES_AT_ONCE)
+        else:
+            some, gone = await provider.names_there(last, NAMES_AT_ONCE)
+            away.update(gone)
         for last in some:
             if not last.startswith(prefix):
                 return

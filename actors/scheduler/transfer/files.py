@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import nullcontext
 from os import PathLike
 from typing import IO, BinaryIO, Final
@@ -43,7 +43,7 @@ def _whole(manifest: Manifest | None, trailer: Trailer | None, sha256: str) -> E
     )
 
 
-async def read_file(file: AnyFile) -> AsyncIterator[bytes]:
+async def read_file(file: AnyFile) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a file. SettingsError if it cannot be read."""
     with _opened(file, "rb") as into:
         while piece := into.read(PIECE):

@@ -100,6 +100,7 @@ def pages(
     shown = 0
     every, limit = query.pop("every"), query.pop("limit")
     cursor = query_cursor = query.pop("cursor")
+    away: set[str] = set()
     while True:
         page = connection.get(route, cursor=cursor, limit=PAGE if every else limit - shown, **query)
         records = page[member]
@@ -109,9 +110,12 @@ def pages(
         elif records:
             show(records, header=shown == 0)
         shown += len(records)
+        away.update(page.get("away", ()))
         cursor = page.get("cursor") if page.get("truncated") else None
         if cursor is None or (not every and shown >= limit):
             break
+    if away:
+        say(f"left out, because their store is away: those of {', '.join(map(printable, sorted(away)))}")
     if cursor is not None:
         say(f"there are more: --all, or --cursor {cursor}")
     elif not shown and not connection.as_json:
