@@ -92,6 +92,10 @@ class Mailbox(Protocol):
         where too much waits already; StoreUnavailable."""
         ...
 
+    async def bring(self, one: Arrived) -> None:
+        """Keep a call that lay in the mail of another store, with whoever sent it. Raises as `send` does."""
+        ...
+
     async def answer(self, op: str, wait_s: float) -> bytes | None:
         """Return the answer to a call of this host; None if it has not come in this time."""
         ...

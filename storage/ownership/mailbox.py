@@ -126,15 +126,20 @@ class OwnedMailbox:
     # ---- Sending ---------------------------------------------------------------------------------
 
     async def send(self, actor: str, op: str, body: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        letter = _Letter(Mail(slot_of(actor), 0, op, actor, body, self.post.host()), loop.create_future())
+        await self._keep(Mail(slot_of(actor), 0, op, actor, body, self.post.host()))
+
+    async def bring(self, one: Arrived) -> None:
+        await self._keep(Mail(slot_of(one.actor), 0, one.op, one.actor, one.body, one.sender))
+
+    async def _keep(self, mail: Mail) -> None:
+        letter = _Letter(mail, asyncio.get_running_loop().create_future())
         self._outgoing.append(letter)
         if self._sending is None:
             self._sending = begin_soon(self._send_all())
         if not await letter.kept:
             raise OverloadedError(
-                f"over {self.most} calls for {actor}'s part of the store wait already, or the oldest of them waits for "
-                f"over {self.oldest_ms / 1000:g} s: try again later",
+                f"over {self.most} calls for {mail.actor}'s part of the store wait already, or the oldest of them waits "
+                f"for over {self.oldest_ms / 1000:g} s: try again later",
                 retryAfterMs=1000,
             )
         self.counts.mail_sent += 1

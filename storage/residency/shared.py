@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
-from tocsin.errors import ResidencyError, StoreError, StoreUnavailable
+from tocsin.errors import OverloadedError, ResidencyError, StoreError, StoreUnavailable
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.residency.provider import NamedStores
 from tocsin.storage.residency.rules import Rules
@@ -24,6 +25,8 @@ from tocsin.storage.shared import (
     shared_of,
 )
 from tocsin.storage.tasks import begin_soon
+
+log = logging.getLogger("tocsin.storage")
 
 CALLS_KEPT: Final = 10_000
 """So many calls of this host are remembered by the store that has them."""
@@ -167,6 +170,9 @@ class Mailboxes:
             self._sent.popitem(last=False)
         await box.send(actor, op, body)
 
+    async def bring(self, one: Arrived) -> None:
+        await self._box(one.actor).bring(one)
+
     async def answer(self, op: str, wait_s: float) -> bytes | None:
         sent = self._sent.get(op)
         if sent is not None:
@@ -191,7 +197,10 @@ class Mailboxes:
             await self._stores.until_up(name)
             try:
                 async for some in part.mailbox.arrivals():
-                    await arrived.put(some)
+                    here = [_Came(**asdict(one), store=name) for one in some if not self._is_of_another(one, name)]
+                    await self._send_on([one for one in some if self._is_of_another(one, name)], name)
+                    if here:
+                        await arrived.put(here)
             except StoreError as error:
                 await arrived.put(error)
             else:
@@ -214,11 +223,48 @@ class Mailboxes:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def end(self, done: Sequence[tuple[Arrived, bytes]]) -> None:
+        """Note in the stores where these calls lie that they were done."""
         by_store: dict[str, list[tuple[Arrived, bytes]]] = {}
         for one in done:
-            by_store.setdefault(self._stores.store_name(one[0].actor), []).append(one)
+            store = one[0].store if isinstance(one[0], _Came) else self._stores.store_name(one[0].actor)
+            by_store.setdefault(store, []).append(one)
         for name, some in by_store.items():
             await self._stores.shared[name].mailbox.end(some)
+
+    # ---- Mail in a wrong store -------------------------------------------------------------------
+
+    def _is_of_another(self, one: Arrived, store: str) -> bool:
+        """Tell whether mail is for an actor of another shared store. Only an app that writes mail itself can be so
+        wrong."""
+        with suppress(ResidencyError):  # whoever does it is told why it is refused
+            name = self._stores.store_name(one.actor)
+            return name != store and name in self._stores.shared
+        return False
+
+    async def _send_on(self, some: Sequence[Arrived], store: str) -> None:
+        """Bring calls to the store of their actors, whose owner there does them; then end them here. What does not get
+        there comes again."""
+        if not some:
+            return
+        results = await asyncio.gather(*(self.bring(one) for one in some), return_exceptions=True)
+        sent = [one for one, result in zip(some, results, strict=True) if result is None]
+        for result in results:
+            if result is not None and not isinstance(result, (StoreError, OverloadedError)):
+                raise result
+        if sent:
+            where = sorted({self._stores.store_name(one.actor) for one in sent})
+            log.warning(
+                "%d calls of an outbox lay in the mail of the store %s and were brought to %s, where %s belongs: write "
+                "them there", len(sent), store, ", ".join(where), sent[0].actor,
+            )  # fmt: skip
+            await self._stores.shared[store].mailbox.end([(one, b"") for one in sent])
+
+
+@dataclass(frozen=True, slots=True)
+class _Came(Arrived):
+    """A call, and the store in whose mail it lies."""
+
+    store: str = ""
 
 
 async def _answer(box: Mailbox, op: str, wait_s: float) -> bytes | None:

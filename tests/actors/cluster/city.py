@@ -129,6 +129,9 @@ class Box:
             self._city.mail[op] = Arrived(op, actor, body, self._host, 0, len(self._city.mail) + 1)
         self._city.changed.set()
 
+    async def bring(self, one: Arrived) -> None:
+        raise NotImplementedError("there is one store")
+
     async def answer(self, op: str, wait_s: float) -> bytes | None:
         try:
             async with asyncio.timeout(wait_s):
