@@ -103,9 +103,12 @@ def open_look(url: str) -> StoreLook:
 def back_up(url: str, target: Path) -> int:
     """Make a consistent copy of a file while others write, and return its size in bytes. It overwrites nothing."""
     if _is_postgres(url):
+        from tocsin.storage.postgres.address import read_url
+
+        schema = read_url(url).schema
         raise SettingsError(
-            f"{place_of(url)} is copied with the tools of PostgreSQL: pg_dump --format=custom --schema=tocsin, or what "
-            "backs up the whole server. `tocsin move` brings a stopped store into a new file"
+            f"{place_of(url)} is copied with the tools of PostgreSQL: pg_dump --format=custom --schema={schema}, or "
+            "what backs up the whole server. `tocsin move` brings a stopped store into a new file"
         )
     return back_up_sqlite(_file_of(url), target)
 

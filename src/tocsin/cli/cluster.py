@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tocsin.cli.failure import Refused, WrongSettings
+from tocsin.cli.failure import Refused, StoreUnusable, WrongSettings
 from tocsin.cli.output import Column, emit, key_values, plural, print_rows, put, span
 from tocsin.cli.stores import store_command
 from tocsin.cli.words import printable, say
@@ -116,8 +116,12 @@ def _with(store: str, work: Callable[[SharedEngine], Awaitable[T]]) -> T:
     """Do something with the engine of a shared store, without becoming one of its hosts."""
     import asyncio
 
+    from tocsin.storage.urls import is_there, place_of
+
     async def run() -> T:
         engine = _engine(store)
+        if not await is_there(store):  # to open one makes it
+            raise StoreUnusable(f"there is no store at {place_of(store)}: check the address")
         await engine.open()
         try:
             return await work(engine)
