@@ -138,7 +138,7 @@ class OwnedMailbox:
             self._sending = begin_soon(self._send_all())
         if not await letter.kept:
             raise OverloadedError(
-                f"over {self.most} calls for {mail.actor}'s part of the store wait already, or the oldest of them waits "
+                f"over {self.most} calls for {mail.actor}'s part of the store wait already, or the oldest waits "
                 f"for over {self.oldest_ms / 1000:g} s: try again later",
                 retryAfterMs=1000,
             )
