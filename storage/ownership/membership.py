@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -40,6 +40,7 @@ class Membership:
     """One start of this host, and the next one if it is declared dead.
 
     `died(host)` is called at once when the host of that id has come to its end, before it is entered anew.
+    `check_again()` raises StoreError while it must not be: what was so at the start may have changed while it was dead.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Membership:
         *,
         died: Callable[[str], None],
         changed: Callable[[], None],
+        check_again: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine, self._timing, self._random = engine, timing, random
-        self._counts, self._died, self._changed = counts, died, changed
+        self._counts, self._died, self._changed, self._check_again = counts, died, changed, check_again
         self.announced = Announced("")
         self.slept = slept_s
         self.host = ""
@@ -218,7 +220,15 @@ class Membership:
             log.error("%s: this host was declared dead, or cannot be told from a dead one. It begins anew", host)
             self._deadline, self.host = NEVER, ""
             self._died(host)
+        await self._check_again()
         await self.enter()
+        try:
+            await self._check_again()  # what came before that has seen this host, or is seen by it
+        except BaseException:
+            entered, self.host, self._deadline = self.host, "", NEVER
+            self._died(entered)
+            await self._engine.forget(entered)
+            raise
         self._changed()
         await self._stay_draining(HostState.UP)
 

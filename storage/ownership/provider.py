@@ -15,6 +15,7 @@ from typing import Any, Final
 from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreUnavailable
 from tocsin.storage import api
 from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, Handles
+from tocsin.storage.notes import NOTES, check_not_moved, read_notes
 from tocsin.storage.ownership.commits import FencedCommits
 from tocsin.storage.ownership.engine import HostState, SharedEngine, slot_of
 from tocsin.storage.ownership.facts import facts_of, merged, release_from_all
@@ -85,8 +86,9 @@ class OwnedProvider:
         self.counts = SharedCounts()
         self.slots = Slots(engine.wakes, self.counts)
         self._membership = Membership(
-            engine, self.timing, random or SystemRandom(), self.counts, died=self._died, changed=self._changed
-        )
+            engine, self.timing, random or SystemRandom(), self.counts,
+            died=self._died, changed=self._changed, check_again=self._check_not_moved,
+        )  # fmt: skip
         self._membership.announced = Announced(f"{socket.gethostname()}:{os.getpid()}")
         self._where = Whereabouts(self.slots, self._membership, self._look)
         self._commits = FencedCommits(engine, self.slots, self.counts, lambda: self._membership.lease_runs, self._lost)
@@ -273,6 +275,10 @@ class OwnedProvider:
         tenures = [tenure for tenure in self.slots.held.values() if tenure.owner == host]
         self.slots.lose(tenures, StoreLocked("this host was declared dead, and what it owned is others' by now"))
         self._where.moved()
+
+    async def _check_not_moved(self) -> None:
+        """Refuse to go on with a store that was moved while this host was dead, and nobody waited for it."""
+        check_not_moved(await read_notes(self.view(NOTES)), f"the store {self.place}")
 
     def _changed(self) -> None:
         self.owner = self._membership.host or self.owner

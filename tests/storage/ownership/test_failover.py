@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
 from tests.storage.ownership.members import TIMING, Member, World, in_world, names, until
 from tocsin.errors import StoreError, StoreLocked, StoreUnavailable
 from tocsin.storage.api import Batch
+from tocsin.storage.moving import OWNS_ALL
+from tocsin.storage.notes import MOVE, MoveNote, Part, write_notes
 from tocsin.storage.ownership.engine import SLOTS, HostRow, HostState, slot_of
 
 
@@ -181,6 +184,36 @@ def test_a_host_that_stood_still_begins_anew_and_writes_nothing_old() -> None:
         assert two.provider.counts.died == 1
         assert two.lost()
         assert await one.provider.view(name).get([b"k"]) == {b"k": b"new"}
+
+    in_world(main)
+
+
+def test_a_host_that_stood_still_while_the_store_was_moved_away_does_not_begin_anew() -> None:
+    async def main(world: World) -> None:
+        host = await world.join()
+        await host.write("a:1", b"old")
+        host.engine.cut(60.0)
+        mover = Member(world.disk, Random(7), weight=OWNS_ALL)
+        await mover.start()
+        await until(lambda: mover.has("a:1"))
+        left = MoveNote(Part.LEFT, "m", "sqlite:///there.db")
+        await write_notes(mover.provider, {MOVE: left.written()})
+        await mover.stop()
+        host.engine.mend()
+        await until(lambda: host.provider.counts.died)
+        await asyncio.sleep(30)
+
+        assert not host.slots
+        assert world.owners() == {None: SLOTS}
+        assert not [row for row in await host.engine.hosts() if row.state != "dead"]
+        with pytest.raises(StoreError):
+            await host.write("a:1", b"new")
+
+        notes = await world.join(weight=OWNS_ALL)  # the move is given up
+        await write_notes(notes.provider, {MOVE: None})
+        await world.stop(notes)
+        await until(lambda: host.has("a:1"))
+        await host.write("a:1", b"new")
 
     in_world(main)
 
