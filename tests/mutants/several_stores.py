@@ -134,4 +134,42 @@ SEVERAL_STORES = (
         "[]",
         tests=(MOVES + "stores_that_are_no_pair_are_refused_and_left_as_they_are",),
     ),
+    Mutant(
+        "moves: a host that came at that moment is not looked for",
+        MOVING,
+        "        await self._check_still_alone(noted)\n",
+        "",
+        tests=(MOVES + "a_host_that_comes_before_a_move_is_noted_is_seen_and_the_move_is_taken_back",),
+    ),
+    Mutant(
+        "moves: a host that comes gets its share from under the copy",
+        MOVING,
+        "announce(None, OWNS_ALL)",
+        "announce(None, 1)",
+        tests=(MOVES + "hosts_that_come_while_a_store_is_moved_are_refused_and_hold_nothing_up",),
+    ),
+    Mutant(
+        "moves: accepted calls are left behind in the mail",
+        MOVING,
+        "(waiting := (await shared.facts()).mail)",
+        "(waiting := 0)",
+        tests=(MOVES + "a_store_with_calls_in_its_mail_is_not_moved",),
+    ),
+    Mutant(
+        "moves: a host that was dead begins anew in a store that was moved",
+        "storage/ownership/provider.py",
+        '        check_not_moved(await read_notes(self.view(NOTES)), f"the store {self.place}")',
+        "        await asyncio.sleep(0)",
+        tests=(
+            "tests/storage/ownership/test_failover.py::test_"
+            "a_host_that_stood_still_while_the_store_was_moved_away_does_not_begin_anew",
+        ),
+    ),
+    Mutant(
+        "residency: mail that is done is ended in another store than where it lies",
+        "storage/residency/shared.py",
+        "one[0].store if isinstance(one[0], _Came) else ",
+        "",
+        tests=(HERE + "mail_for_an_actor_in_a_store_of_this_host_alone_is_ended_where_it_lies",),
+    ),
 )
