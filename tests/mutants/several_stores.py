@@ -170,6 +170,6 @@ SEVERAL_STORES = (
         "storage/residency/shared.py",
         "one[0].store if isinstance(one[0], _Came) else ",
         "",
-        tests=(HERE + "mail_for_an_actor_in_a_store_of_this_host_alone_is_ended_where_it_lies",),
+        tests=("tests/storage/test_residency_mail.py",),
     ),
 )
