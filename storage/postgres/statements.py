@@ -134,7 +134,7 @@ WITH sent AS MATERIALIZED (
 state AS MATERIALIZED (
   SELECT s.slot,
     (SELECT count(*) FROM (SELECT FROM %s.mail m WHERE m.slot = s.slot LIMIT $6) w) >= $6
-    OR coalesce((SELECT m.at FROM %s.mail m WHERE m.slot = s.slot ORDER BY m.seq LIMIT 1)
+    OR coalesce((SELECT m.at FROM %s.mail m WHERE m.slot = s.slot AND m.sender IS NOT NULL ORDER BY m.seq LIMIT 1)
                 < clock_timestamp() - make_interval(secs => $7), false) AS full_up
     FROM (SELECT DISTINCT slot FROM sent) s),
 fit AS MATERIALIZED (

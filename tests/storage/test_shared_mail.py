@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -80,6 +81,17 @@ async def test_a_slot_whose_mail_is_too_old_takes_no_more(connect: Connect) -> N
 
         assert await until(refused)
         assert next(one for one in await engine.backlogs() if one.slot == slot_of("a")).oldest_ms >= 20
+
+
+async def test_old_mail_of_an_app_which_may_stay_for_ever_refuses_nobody(connect: Connect) -> None:
+    async with opened(connect, ONE) as engine:
+        assert await engine.put_mail([replace(letter(1), sender="")], 10, 20) == [True]
+
+        async def old() -> bool:
+            return any(one.oldest_ms > 20 for one in await engine.backlogs())
+
+        assert await until(old)
+        assert await engine.put_mail([letter(2)], 10, 20) == [True]
 
 
 @pytest.mark.parametrize("named", [True, False])
