@@ -235,8 +235,7 @@ class SharedEngine(Protocol):
 
     async def put_mail(self, mail: Sequence[Mail], most: int, oldest_ms: int) -> list[bool]:
         """Keep mail durably; False for each whose slot has `most` of it already, or a call of a host that is older than
-        `oldest_ms`: what an app wrote may stay for ever. Mail whose `op` is
-        in the store already counts as kept."""
+        `oldest_ms`: what an app wrote may stay for ever. Mail whose `op` is in the store already counts as kept."""
         ...
 
     async def take_mail(self, slots: Sequence[int], limit: int) -> list[Mail]:

@@ -73,6 +73,8 @@ class _Seen:
 
     again_at: float
     epoch: int
+    stays: bool = False
+    """It was handed on twice, and may never end."""
 
 
 @dataclass(slots=True)
@@ -230,22 +232,24 @@ class OwnedMailbox:
             self._hinted.clear()
             full = False
             if self.post.sure() and (held := self.post.held()):
+                # What stays is read beside the rest, and not instead of it.
+                limit = MAIL_AT_ONCE + sum(seen.stays for seen in self._seen.values())
                 try:
-                    mail = await self.engine.take_mail(sorted(held), MAIL_AT_ONCE)
+                    mail = await self.engine.take_mail(sorted(held), limit)
                 except StoreUnavailable as error:
                     log.warning("the mail of this host could not be read, trying again soon: %s", error)
                     mail = []
-                new = self._new(mail, held)
+                new = self._new(mail, held, limit)
                 if new:
-                    full = len(mail) == MAIL_AT_ONCE
+                    full = len(mail) == limit
                     yield [Arrived(one.op, one.actor, one.body, one.sender, one.slot, one.seq) for one in new]
             if not full:
                 await either(self._hinted, self.again_s / 4)
 
-    def _new(self, mail: Sequence[Mail], held: dict[int, int]) -> list[Mail]:
+    def _new(self, mail: Sequence[Mail], held: dict[int, int], limit: int) -> list[Mail]:
         """Return the mail that was not handed on just now; what is gone from the store is forgotten."""
         now = asyncio.get_running_loop().time()
-        if len(mail) < MAIL_AT_ONCE:
+        if len(mail) < limit:
             there = {one.op for one in mail}
             self._seen = {op: seen for op, seen in self._seen.items() if op in there}
         new = []
@@ -255,7 +259,7 @@ class OwnedMailbox:
                 continue
             seen = self._seen.get(one.op)
             if seen is None or seen.epoch != epoch or now >= seen.again_at:
-                self._seen[one.op] = _Seen(now + self.again_s, epoch)
+                self._seen[one.op] = _Seen(now + self.again_s, epoch, stays=seen is not None and seen.epoch == epoch)
                 new.append(one)
         return new
 

@@ -10,6 +10,7 @@ import pytest
 from tests.storage.ownership.members import TIMING, Member, World, in_world, names, until
 from tocsin.errors import OverloadedError
 from tocsin.storage.disk_connection import Fate
+from tocsin.storage.ownership.engine import Mail, slot_of
 from tocsin.storage.ownership.timing import Timing
 from tocsin.storage.shared import Arrived
 
@@ -51,6 +52,23 @@ def test_a_call_by_mail_is_done_by_its_owner_and_answered_soon() -> None:
         assert reader.seen == ["1" * 32]
         assert (await two.provider.facts()).mail == 0
         assert (one.provider.counts.mail_sent, two.provider.counts.mail_done) == (1, 1)
+        reader.task.cancel()
+
+    in_world(main)
+
+
+def test_mail_that_stays_holds_up_none_behind_it_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tocsin.storage.ownership.mailbox.MAIL_AT_ONCE", 3)
+
+    async def main(world: World) -> None:
+        one, two, name = await two_with_mail(world)
+        rows = [Mail(slot_of(name), 0, f"{n:032x}", name, b"stays", "") for n in range(8)]
+        assert all(await one.engine.put_mail(rows, 10, 10_000))
+        reader = Reader(two, ends=False)
+        await one.provider.mailbox.send(name, "f" * 32, b"abc")
+        took = await until(lambda: "f" * 32 in reader.seen)
+
+        assert took < 3.5 * TIMING.ttl_s
         reader.task.cancel()
 
     in_world(main)
