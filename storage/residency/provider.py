@@ -253,11 +253,6 @@ def part_of(provider: StoreProvider, actor: str) -> StoreProvider:
     return provider.part(actor) if isinstance(provider, NamedStores) else provider
 
 
-def trouble_of(provider: StoreProvider, actor: str) -> StoreError | None:
-    """Return the trouble of the store of an actor."""
-    return provider.trouble_of(actor) if isinstance(provider, NamedStores) else provider.trouble
-
-
 def _weakest(each: Sequence[Capabilities]) -> Capabilities:
     """Return what all of them are capable of."""
     if all(one == each[0] for one in each):

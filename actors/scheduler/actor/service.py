@@ -53,8 +53,8 @@ from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.errors import StoreError
-from tocsin.storage.api import Owned
-from tocsin.storage.residency.provider import trouble_of
+from tocsin.storage.api import Owned, StoreProvider
+from tocsin.storage.residency.provider import part_of
 from tocsin.storage.shared import SharedProvider, shared_of
 
 A = TypeVar("A")
@@ -66,6 +66,8 @@ PAGES_AT_ONCE = 2
 class SchedulerService:
     """The schedulers of one host. It is made before its host, which needs `kinds`, and then bound to it."""
 
+    host: Host
+    random: Random
     elsewhere: Elsewhere | None = None
     """Reaches schedulers of other hosts of a shared store."""
     _shared: SharedProvider | None = None
@@ -117,11 +119,11 @@ class SchedulerService:
         self._ticks = None if on_tick is None else Ticks(on_tick, clock.sleep, self._start_soon)
         # Those that something needs, not one per name ever used.
         self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
+        self._troubles: dict[StoreProvider, Callable[[], bool]] = {}
+        self._elsewhere = lambda: self.elsewhere  # one for all schedulers, of which there are many
         self.renderers = Renderers()
         self.workers = WorkerRegistry(clock)
         self.feeds, self.passes = Feeds(monotonic, lambda: self.random), LocalPasses(monotonic)
-        self.host: Host
-        self.random: Random
         self.health = HostHealth(
             lambda: self.host,
             circuit,
@@ -208,16 +210,20 @@ class SchedulerService:
         return self.host.start_soon(work)
 
     def _make(self, ctx: ActorContext) -> SchedulerActor:
-        owner, name, actor = self.host.provider.owner, ctx.id.name, str(ctx.id)
+        owner, name = self.host.provider.owner, ctx.id.name
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
-            ctx, self.inflight(name), self.renderers, owner,
-            lambda: (
-                (trouble_of(self.host.provider, actor) is not None or self.health.was_in_trouble)
-                and self.health.store_trouble(actor) is not None
-            ),
+            ctx, self.inflight(name), self.renderers, owner, self._troubled(part_of(self.host.provider, str(ctx.id))),
             self._limits, self.clock, self.deaths.note, self._failed_slots, ticked,
         )  # fmt: skip
+
+    def _troubled(self, store: StoreProvider) -> Callable[[], bool]:
+        """Return what tells whether a store is in trouble: one function for all schedulers in it."""
+        if store not in self._troubles:
+            self._troubles[store] = lambda: (
+                (store.trouble is not None or self.health.was_in_trouble) and self.health.is_troubled(store)
+            )
+        return self._troubles[store]
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
         """Wake a scheduler whose schedules are ahead of the clock (their next slots may be a lifetime away) or were
@@ -244,7 +250,7 @@ class SchedulerService:
         if found is None:
             found = Inflight(
                 name, self.host, self.permits, self.lanes_limit, self._sender, self.clocks, self.activities,
-                lambda: self.elsewhere,
+                self._elsewhere,
             )  # fmt: skip
             if self._stopping:
                 found.lanes.stop_claiming()

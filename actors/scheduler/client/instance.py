@@ -16,7 +16,8 @@ from tocsin.actors.scheduler.state import labels
 from tocsin.actors.scheduler.transitions.events import CancelMany, CountPaths
 from tocsin.dispatch.words import word
 from tocsin.errors import NotFoundError, TocsinError
-from tocsin.storage.api import StoreView
+from tocsin.storage.api import StoreProvider, StoreView
+from tocsin.storage.residency.provider import part_of
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.actor.service import SchedulerService
@@ -66,6 +67,10 @@ class Instance:
         action_id = arguments.mint_id(at, (self.host.clock.now_ms() << 32) | self.host.random.getrandbits(32))
         given = {name: value for name, value in (said or {}).items() if value is not None}
         return Act(action_id, AuditRow(at, action, by, about, given))
+
+    def store(self) -> StoreProvider:
+        """Return the store it belongs to. ResidencyError; StoreUnavailable if it has been away since the start."""
+        return part_of(self.host.provider, str(self.id))
 
     def view(self) -> StoreView:
         """Return the committed rows."""

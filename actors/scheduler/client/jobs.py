@@ -13,8 +13,8 @@ from tocsin.actors.scheduler.transitions.events import Submit, SubmitOnce
 from tocsin.actors.scheduler.transitions.idempotency import Once, answered
 from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
 from tocsin.dispatch.refusals import Refusal
-from tocsin.errors import PayloadTooLargeError, StoreFull, TocsinError
-from tocsin.storage.residency.provider import trouble_of
+from tocsin.errors import PayloadTooLargeError, StoreError, StoreFull, TocsinError
+from tocsin.storage.api import StoreProvider
 
 
 class LocalJobs:
@@ -22,6 +22,7 @@ class LocalJobs:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._store: StoreProvider | None = None  # once it is known
 
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""
@@ -43,8 +44,11 @@ class LocalJobs:
 
     async def submit_once(self, jobs: Sequence[NewJob], *, key: bytes, body: bytes, form: KeptForm) -> Kept:
         """Store jobs once for a request. The status and body of its one answer."""
-        if trouble_of(self._instance.host.provider, str(self._instance.id)) is None or not await self._answered(key):
+        try:
             self._check_space()
+        except StoreError:
+            if not await self._answered(key):
+                raise
         _check_size(jobs)
         return await self._once(jobs, Once(key, body, form))
 
@@ -72,7 +76,9 @@ class LocalJobs:
         return answer
 
     def _check_space(self) -> None:
-        if (trouble := trouble_of(self._instance.host.provider, str(self._instance.id))) is None:
+        if self._store is None:
+            self._store = self._instance.store()
+        if (trouble := self._store.trouble) is None:
             return
         if isinstance(trouble, StoreFull):
             raise StoreFull(f"{trouble.message}; what is under way goes on")

@@ -38,7 +38,6 @@ from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.queries.instances import instance as instance_counts
 from tocsin.actors.scheduler.queries.redrives import read_redrive
 from tocsin.errors import HostClosedError, InvalidInputError
-from tocsin.storage.residency.provider import part_of
 
 STATES = ("pending", "waiting", "running")
 ORDERS = ("due", "id")
@@ -130,7 +129,7 @@ class LocalReads:
             alarm_failures=facts.alarm_failures,
             retired=counts.retired,
             trouble=str(facts.store_trouble) if facts.store_trouble else None,
-            wal_bytes=part_of(here.host.provider, str(here.id)).stats().wal_bytes,
+            wal_bytes=here.store().stats().wal_bytes,
             paused=counts.paused,
             paused_at=paused_at,
             paused_by=paused_by,

@@ -26,7 +26,6 @@ from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.schedules.series import next_of
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, NotFoundError, PayloadTooLargeError, RequestError, StoreFull
-from tocsin.storage.residency.provider import part_of
 
 T = TypeVar("T")
 GIVE_WAY: Final = 25
@@ -169,7 +168,7 @@ class LocalSchedules:
     def _check_ready(self, news: Sequence[NewSchedule]) -> None:
         for new in news:
             self._checks.check_origin(new.definition.queue or None)
-        provider = part_of(self._instance.host.provider, str(self._instance.id))
+        provider = self._instance.store()
         if provider.full:
             raise StoreFull(f"{provider.trouble}; what is under way goes on")
 

@@ -26,7 +26,8 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
 from tocsin.dispatch.durations import span
 from tocsin.errors import StoreError
-from tocsin.storage.residency.provider import NamedStores, trouble_of
+from tocsin.storage.api import StoreProvider
+from tocsin.storage.residency.provider import NamedStores
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -142,7 +143,7 @@ class HostHealth:
         lanes = None if here is None else here.lanes
         hindrances = () if lanes is None else lanes.hindrances(0)
         yield from self._of_counts(name, summary)
-        if not host.ready or trouble_of(host.provider, str(actor_of(name))) is not None:
+        if not host.ready or self.store_trouble(str(actor_of(name))) is not None:
             return  # nothing starts, and its own reason says so
         if standing.callbacks_due and self._has_origin is not None and not self._has_origin():
             said = "callbacks are due, and there is no origin to send them to: set TOCSIN_ORIGIN_URL (origin=...)"
@@ -194,6 +195,11 @@ class HostHealth:
             self.was_in_trouble = trouble is not None
             self._trouble_since = None if trouble is None else self._host().clock.now_ms()
         return trouble
+
+    def is_troubled(self, store: StoreProvider) -> bool:
+        """Return whether a store is in trouble, as `store_trouble` does for the host."""
+        self.store_trouble()
+        return store.trouble is not None
 
     was_in_trouble = False
     _trouble_since: int | None = None
