@@ -11,7 +11,6 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.cluster.composition import cluster_of, network_at
-from tocsin.actors.cluster.network import Network
 from tocsin.actors.due_runs import DueRuns
 from tocsin.actors.heartbeat import Beat, Pulse, PulseName, heartbeat_to
 from tocsin.actors.host_options import (
@@ -68,6 +67,7 @@ from tocsin.storage.shared import shared_of
 from tocsin.storage.urls import AnyStore, open_stores
 
 if TYPE_CHECKING:
+    from tocsin.actors.cluster.network import Network
     from tocsin.actors.http import App, Authorize, Tokens
 
 A = TypeVar("A", bound=Actor)

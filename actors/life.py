@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tocsin.actors.cluster.cluster import Cluster
 from tocsin.actors.heartbeat import Heartbeat
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.actor.service import SchedulerService
 from tocsin.actors.sharing.sharing import Sharing
 from tocsin.errors import StoreError, StoreLocked
-from tocsin.storage.ownership.engine import HostState
 from tocsin.storage.shared import HostFacts, shared_of
+
+if TYPE_CHECKING:
+    from tocsin.actors.cluster.cluster import Cluster
 
 log = logging.getLogger("tocsin.actors")
 
@@ -163,6 +164,8 @@ class Life:
         shared = shared_of(self._runtime.provider)
         if shared is None:
             return []
+        from tocsin.storage.ownership.engine import HostState  # known to shared stores only
+
         facts = await shared.facts()
         return [one for one in facts.hosts if one.host != shared.owner and one.state == HostState.UP]
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from tocsin.errors import StoreError
-from tocsin.storage.histogram import Histogram
+from tocsin.storage.histogram import Histogram, together
 
 Row = tuple[bytes, bytes]
 Range = tuple[bytes, bytes, int]
@@ -90,6 +90,20 @@ class StoreStats:
     """How long transactions took, for reading."""
     batches_each: Histogram | None = None
     """How many batches each of them held, for reading."""
+
+
+def summed(each: Sequence[StoreStats]) -> StoreStats:
+    """Add up what several have counted; of their logs, the longest."""
+    return StoreStats(
+        commits=sum(one.commits for one in each),
+        batches=sum(one.batches for one in each),
+        rows_put=sum(one.rows_put for one in each),
+        rows_deleted=sum(one.rows_deleted for one in each),
+        failed=sum(one.failed for one in each),
+        wal_bytes=max((one.wal_bytes for one in each), default=0),
+        commit_s=together(one.commit_s for one in each),
+        batches_each=together(one.batches_each for one in each),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class Histogram:
@@ -68,3 +68,16 @@ def observe(values: Sequence[float], *histograms: Histogram) -> None:
         one.total += total
         if largest > one.largest:
             one.largest = largest
+
+
+def together(each: Iterable[Histogram | None]) -> Histogram | None:
+    """Add up histograms with the same edges; None if there are none."""
+    found = [one for one in each if one is not None]
+    if not found:
+        return None
+    total = Histogram(found[0].edges)
+    for one in found:
+        total.counts = [a + b for a, b in zip(total.counts, one.counts, strict=True)]
+        total.total += one.total
+        total.largest = max(total.largest, one.largest)
+    return total

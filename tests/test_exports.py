@@ -34,3 +34,11 @@ def test_importing_the_package_loads_no_room() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert loaded.strip() == "[]"
+
+
+def test_a_host_that_has_its_store_alone_loads_nothing_of_clusters() -> None:
+    rooms = ("tocsin.actors.cluster", "tocsin.storage.ownership", "tocsin.storage.postgres")
+    code = f"import sys; from tocsin import ActorHost; print([m for m in sys.modules if m.startswith({rooms})])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert loaded.strip() == "['tocsin.actors.cluster', 'tocsin.actors.cluster.composition']"

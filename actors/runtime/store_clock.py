@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from statistics import median_low
 from typing import Final
 
 from tocsin.actors.runtime.clock import Clock
@@ -54,7 +53,7 @@ class StoreClock:
         if stepped:
             self._seen.clear()
         self._seen.append(shown - store_ms)
-        self.measured_ms = median_low(self._seen)
+        self.measured_ms = sorted(self._seen)[(len(self._seen) - 1) // 2]
         if abs(self.measured_ms - self.ahead_ms) > BAND_MS:
             self.ahead_ms = self.measured_ms
 

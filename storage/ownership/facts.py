@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from tocsin.storage.api import StoreStats
-from tocsin.storage.histogram import Histogram
 from tocsin.storage.ownership.engine import HostState, SharedEngine
 from tocsin.storage.shared import HostFacts, StoreFacts
 
@@ -42,28 +40,3 @@ async def release_from_all(engine: SharedEngine, slots: Sequence[int]) -> list[i
     for owner, theirs in by_owner.items():
         released += await engine.release(theirs, owner)
     return sorted(released)
-
-
-def merged(each: Sequence[StoreStats]) -> StoreStats:
-    """Return the sum of the counts of several writers."""
-    return StoreStats(
-        commits=sum(one.commits for one in each),
-        batches=sum(one.batches for one in each),
-        rows_put=sum(one.rows_put for one in each),
-        rows_deleted=sum(one.rows_deleted for one in each),
-        failed=sum(one.failed for one in each),
-        commit_s=_together(one.commit_s for one in each),
-        batches_each=_together(one.batches_each for one in each),
-    )
-
-
-def _together(each: Iterable[Histogram | None]) -> Histogram | None:
-    found = [one for one in each if one is not None]
-    if not found:
-        return None
-    total = Histogram(found[0].edges)
-    for one in found:
-        total.counts = [a + b for a, b in zip(total.counts, one.counts, strict=True)]
-        total.total += one.total
-        total.largest = max(total.largest, one.largest)
-    return total

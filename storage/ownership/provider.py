@@ -18,7 +18,7 @@ from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, H
 from tocsin.storage.notes import NOTES, check_not_moved, read_notes
 from tocsin.storage.ownership.commits import FencedCommits
 from tocsin.storage.ownership.engine import HostState, SharedEngine, slot_of
-from tocsin.storage.ownership.facts import facts_of, merged, release_from_all
+from tocsin.storage.ownership.facts import facts_of, release_from_all
 from tocsin.storage.ownership.keeper import Keeper, Parts
 from tocsin.storage.ownership.mailbox import Hints, OwnedMailbox, Post
 from tocsin.storage.ownership.membership import Announced, Membership
@@ -350,7 +350,7 @@ class OwnedProvider:
         return await self.engine.names(start, limit)
 
     def stats(self) -> api.StoreStats:
-        return merged([lane.stats() for lane in self._lanes])
+        return api.summed([lane.stats() for lane in self._lanes])
 
     # ---- The cluster -----------------------------------------------------------------------------
 

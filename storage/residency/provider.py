@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from tocsin.errors import ResidencyError, SettingsError, StoreClosed, StoreError, StoreMoved, StoreUnavailable
-from tocsin.storage.api import Capabilities, Event, OrderedStore, StoreProvider, StoreStats, StoreView
-from tocsin.storage.histogram import Histogram
+from tocsin.storage.api import Capabilities, Event, OrderedStore, StoreProvider, StoreStats, StoreView, summed
 from tocsin.storage.notes import NOTES
 from tocsin.storage.residency.agreement import agree
 from tocsin.storage.residency.merged import merged
@@ -235,17 +234,7 @@ class NamedStores:
 
     def stats(self) -> StoreStats:
         """Sum up what all stores have counted."""
-        each = [part.stats() for part in self.parts.values()]
-        return StoreStats(
-            sum(one.commits for one in each),
-            sum(one.batches for one in each),
-            sum(one.rows_put for one in each),
-            sum(one.rows_deleted for one in each),
-            sum(one.failed for one in each),
-            max(one.wal_bytes for one in each),
-            _sum([one.commit_s for one in each]),
-            _sum([one.batches_each for one in each]),
-        )
+        return summed([part.stats() for part in self.parts.values()])
 
 
 def part_of(provider: StoreProvider, actor: str) -> StoreProvider:
@@ -265,16 +254,3 @@ def _weakest(each: Sequence[Capabilities]) -> Capabilities:
         max_batch_keys=min(one.max_batch_keys for one in each),
         max_batch_bytes=min(one.max_batch_bytes for one in each),
     )
-
-
-def _sum(each: Sequence[Histogram | None]) -> Histogram | None:
-    """Add up histograms with the same edges; None if there are none."""
-    found = [one for one in each if one is not None]
-    if not found:
-        return None
-    total = Histogram(found[0].edges)
-    for one in found:
-        total.counts = [a + b for a, b in zip(total.counts, one.counts, strict=True)]
-        total.total += one.total
-        total.largest = max(total.largest, one.largest)
-    return total

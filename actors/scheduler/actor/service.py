@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from tocsin.actors.runtime.actor import ActorContext
@@ -20,7 +20,6 @@ from tocsin.actors.runtime.store_clock import BAND_MS
 from tocsin.actors.scheduler.actor import clock_names
 from tocsin.actors.scheduler.actor.clock_names import ClockNames, NoteName
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
-from tocsin.actors.scheduler.actor.store_watch import StoreWatch
 from tocsin.actors.scheduler.actor.stored_clocks import StoredClocks
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
@@ -56,6 +55,9 @@ from tocsin.errors import StoreError
 from tocsin.storage.api import Owned, StoreProvider
 from tocsin.storage.residency.provider import part_of
 from tocsin.storage.shared import SharedProvider, shared_of
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.actor.store_watch import StoreWatch
 
 A = TypeVar("A")
 log = logging.getLogger("tocsin.scheduler")
@@ -166,6 +168,8 @@ class SchedulerService:
         self.host, self.random = host, host.random
         self._shared = shared_of(host.provider)
         if self._shared is not None:
+            from tocsin.actors.scheduler.actor.store_watch import StoreWatch  # for shared stores only
+
             self._limits = replace(self._limits, clocks_differ_ms=self._shared.clocks_differ_ms + 2 * BAND_MS)
             self.watch = StoreWatch(self._shared, host.clock)
             host.on_owned, host.on_gone = self._came, self._gone
