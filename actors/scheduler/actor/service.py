@@ -16,7 +16,6 @@ from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.actors.runtime.store_clock import BAND_MS
 from tocsin.actors.scheduler.actor import clock_names
 from tocsin.actors.scheduler.actor.clock_names import ClockNames, NoteName
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
@@ -168,7 +167,8 @@ class SchedulerService:
         self.host, self.random = host, host.random
         self._shared = shared_of(host.provider)
         if self._shared is not None:
-            from tocsin.actors.scheduler.actor.store_watch import StoreWatch  # for shared stores only
+            from tocsin.actors.runtime.store_clock import BAND_MS  # for shared stores only
+            from tocsin.actors.scheduler.actor.store_watch import StoreWatch
 
             self._limits = replace(self._limits, clocks_differ_ms=self._shared.clocks_differ_ms + 2 * BAND_MS)
             self.watch = StoreWatch(self._shared, host.clock)
