@@ -74,7 +74,7 @@ class _Seen:
     again_at: float
     epoch: int
     stays: bool = False
-    """It was handed on twice, and may never end."""
+    """A call that was handed on twice, and may never end."""
 
 
 @dataclass(slots=True)
