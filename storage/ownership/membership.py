@@ -196,8 +196,7 @@ class Membership:
                     if host:
                         beat = await self._engine.beat(host, self._timing.ttl_s)
                 if beat is None or self._session_is_gone_for_long():
-                    async with asyncio.timeout(self._timing.answer_s):  # a slow store is not too slow for both
-                        await self._begin_anew(host)
+                    await self._begin_anew(host)
                     return
             except (StoreError, TimeoutError) as error:
                 self.interrupted()
@@ -214,16 +213,19 @@ class Membership:
         return lost_at is not None and asyncio.get_running_loop().time() - lost_at > ttl_s and self.connected_for(ttl_s)
 
     async def _begin_anew(self, host: str) -> None:
-        """End as this host, and enter as another one."""
+        """End as this host, and enter as another one. Each step has a time of its own: a store may be slow."""
         if host:
             self._counts.died += 1
             log.error("%s: this host was declared dead, or cannot be told from a dead one. It begins anew", host)
             self._deadline, self.host = NEVER, ""
             self._died(host)
-        await self._check_again()
-        await self.enter()
+        async with asyncio.timeout(self._timing.answer_s):
+            await self._check_again()
+        async with asyncio.timeout(self._timing.answer_s):
+            await self.enter()
         try:
-            await self._check_again()  # what came before that has seen this host, or is seen by it
+            async with asyncio.timeout(self._timing.answer_s):
+                await self._check_again()  # what came before that has seen this host, or is seen by it
         except BaseException:
             entered, self.host, self._deadline = self.host, "", NEVER
             self._died(entered)

@@ -218,7 +218,7 @@ def test_a_commit_that_is_in_the_store_is_answered_although_the_actor_is_gone() 
         await answer
 
         assert heard == [-2]  # what was to follow is the new owner's
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(6.0)  # on a store that takes so long for each statement
         hosts.engines[0].faults.latencies_s = (0.0,)
         there = two if has(two, actor) else one
         assert await call(there, actor, "value") == 2
