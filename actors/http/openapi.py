@@ -206,7 +206,8 @@ AT_ONCE: Final = frozenset({"claim", "announce"})
 _ACCEPTED: Final[Schema] = {
     "description": (
         "Kept in the store, and done once as soon as a host has the scheduler: only where several hosts share a store. "
-        "`id` is that of the job, or of the call. Sent again with its Idempotency-Key, it gets the final answer."
+        "`id` is that of the job, or of the call; `refused` are jobs of a batch that are not made. "
+        "Sent again with its Idempotency-Key, it gets the final answer."
     ),
     "content": {
         "application/json": {
@@ -217,6 +218,7 @@ _ACCEPTED: Final[Schema] = {
                     "accepted": {"const": True},
                     "id": {"type": "string"},
                     "ids": {"type": "array", "items": {"type": "string"}},
+                    "refused": {"type": "array", "items": {"type": "object"}},
                 },
             },
             "examples": {"accepted": {"value": {"id": "invoice-42", "accepted": True}}},

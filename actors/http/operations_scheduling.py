@@ -21,7 +21,7 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.transitions.idempotency import damaged_answer
 from tocsin.actors.scheduler.transitions.kept_answers import BatchAnswers, Kept, OneAnswer, pack, unpack
-from tocsin.errors import ForbiddenError, PayloadTooLargeError, RequestError, TocsinError
+from tocsin.errors import ForbiddenError, NotAnsweredYetError, PayloadTooLargeError, RequestError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
@@ -74,10 +74,15 @@ async def schedule_batch(call: Call) -> BatchResults | Written:
     if not good and (first := await _first_answer(call, once)) is not None:
         return first
     form = BatchAnswers({place: one.to_dict() for place, one in enumerate(checked) if isinstance(one, TocsinError)})
-    if once is None or not good:  # where all is refused nothing happens, so nothing is kept
-        return BatchResults(form.results(await submit_all(call.port.jobs, good)))
-    _check_faults(list(form.refused.values()))
-    return _given(await call.port.jobs.submit_once(good, **once, form=form))
+    try:
+        if once is None or not good:  # where all is refused nothing happens, so nothing is kept
+            return BatchResults(form.results(await submit_all(call.port.jobs, good)))
+        _check_faults(list(form.refused.values()))
+        return _given(await call.port.jobs.submit_once(good, **once, form=form))
+    except NotAnsweredYetError as pending:
+        if form.refused:
+            pending.details["refused"] = [{"index": place, **one} for place, one in form.refused.items()]
+        raise
 
 
 def _check_faults(faults: Sequence[object]) -> None:

@@ -44,6 +44,14 @@ def commands(group: click.Group = main, words: tuple[str, ...] = ()) -> Iterator
 
 TREE = dict(commands())
 CLIENTS = sorted(TREE.keys() - LOCAL)
+CHANGING = frozenset({
+    "schedule", "submit", "cancel", "reschedule", "cancel-all", "complete", "extend",
+    "dead retry", "dead cancel", "dead retry-all", "dead cancel-all",
+    "schedules put", "schedules register", "schedules pause", "schedules resume", "schedules trigger", "schedules rm",
+    "import crontab", "instances pause", "instances resume", "instances set", "instances rm",
+    "pools set", "pools rm", "clock new", "clock advance", "clock freeze", "undo",
+})  # fmt: skip
+"""Those that ask for a change, which a cluster may accept before it has an owner. An import is none."""
 
 
 def arguments(command: click.Command) -> list[str]:

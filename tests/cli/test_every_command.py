@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.core import ParameterSource
 from tocsin.cli import failure, main
 from tocsin.settings import NAMES
 
-from .command_tree import CLIENTS, LOCAL, TREE, arguments, needed
+from .command_tree import CHANGING, CLIENTS, LOCAL, TREE, arguments, needed
 from .conftest import Canned, Run
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -126,6 +127,46 @@ def test_what_the_server_refuses_exits_1_with_its_words(run: Run, canned: Canned
     result = run(*name.split(), *arguments(TREE[name]), *needed(name), "--json")
     assert (result.exit_code, result.stdout) == (failure.Refused.exit_code, "")
     assert "this token may not [FORBIDDEN]" in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(set(CLIENTS) - {"claim", "import instance"}))  # done at once, or not at all
+def test_a_change_that_a_cluster_keeps_for_its_owner_is_told_as_accepted(run: Run, canned: Canned, name: str) -> None:
+    body = {"id": "job-1", "accepted": True}
+    canned.answer(body, 202)
+    words = (*name.split(), *arguments(TREE[name]), *needed(name))
+    if name not in CHANGING:
+        canned.refuse(403, "FORBIDDEN", "this token may not")
+        run(*words)
+        assert {one.method for one in canned.requests} == {"GET"}
+        return
+    text = "* * * * * true" if name == "import crontab" else None
+    shown, in_json = run(*words, input=text), run(*words, "--json", input=text)
+    assert (shown.exit_code, in_json.exit_code) == (0, 0), shown.output + in_json.output
+    assert "accepted" in shown.stderr and "owner" in shown.stderr
+    assert json.loads(in_json.stdout.splitlines()[0]).items() >= body.items()
+    assert shown.stdout in {"schedule": ("job-1\n",), "submit": ("job-1\n\n",)}.get(name, ("",)) or "import" in name
+
+
+def test_of_jobs_that_a_cluster_keeps_the_ids_are_printed_and_the_refused_are_told(
+    run: Run, canned: Canned, tmp_path: Path
+) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.write_text("\n".join('{"functionPath": "a:b"}' for _ in range(3)))
+    fault = {"index": 1, "error": {"code": "INVALID_INPUT", "message": "no"}}
+    canned.answer({"id": "call-1", "ids": ["m0", "m2"], "refused": [fault], "accepted": True}, 202)
+    shown = run("submit", str(jobs))
+    assert (shown.exit_code, shown.stdout) == (1, "m0\nm2\n")
+    assert "line 2: no [INVALID_INPUT]" in shown.stderr and "accepted 2 jobs" in shown.stderr
+
+
+@pytest.mark.parametrize("name", ["cancel-all", "dead retry-all", "dead cancel-all"])
+def test_what_a_cluster_without_an_owner_cannot_count_is_not_done(run: Run, canned: Canned, name: str) -> None:
+    canned.answer({"id": "call-1", "accepted": True}, 202)
+    for more in ("--dry-run",), ():
+        shown = run(*name.split(), "--all", *more)
+        assert (shown.exit_code, shown.stdout) == (1, "")
+        assert "has no owner at present, so nothing was counted, nor changed" in shown.stderr
+    assert all(one.body["dryRun"] for one in canned.requests)
 
 
 @pytest.mark.parametrize("name", sorted(TREE.keys() - {"demo"}))

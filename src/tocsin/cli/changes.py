@@ -55,14 +55,17 @@ def cancel_all(
     """
     body = chosen({**filters, "functionPath": path}, every)
     if not yes:
-        matched = connection.post("/cancel-all", {**body, "dryRun": True})
+        matched = connection.count("/cancel-all", body)
         if dry_run or not matched["matched"]:
             _cancelled(connection, matched, dry_run=True)
             return
         confirm(
             f"{plural(matched['matched'], 'job')} of {connection.instance} will be cancelled:", yes=False, dry_run=True
         )
-    _cancelled(connection, connection.post("/cancel-all", {**body, "dryRun": dry_run}), dry_run=dry_run)
+    if dry_run:
+        _cancelled(connection, connection.count("/cancel-all", body), dry_run=True)
+    else:
+        _cancelled(connection, connection.post("/cancel-all", {**body, "dryRun": False}), dry_run=False)
 
 
 def chosen(filters: dict[str, Any], every: bool) -> dict[str, Any]:

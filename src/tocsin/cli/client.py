@@ -8,16 +8,16 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
+from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
 
 import click
 
-from tocsin.cli.failure import NotNow, Refused, Unreachable, WrongSettings, settings_checked
+from tocsin.cli.failure import Failure, NotNow, Refused, Unreachable, WrongSettings, settings_checked
 from tocsin.cli.flags import as_typed
 from tocsin.cli.names import NOT_TEXT, instance_in_path
 from tocsin.cli.output import emit
-from tocsin.cli.words import say
+from tocsin.cli.words import printable, say
 
 if TYPE_CHECKING:
     import ssl
@@ -29,6 +29,7 @@ DEFAULT_PORT: Final = 8321
 DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 TIMEOUT_S: Final = 30.0
 NOT_NOW: Final = 503
+ACCEPTED: Final = 202
 NO_TOKEN: Final = "give a token with --token or TOCSIN_TOKEN"
 WRONG_TOKEN: Final = "check --token (TOCSIN_TOKEN): the server does not know the one that was given"
 MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it needs the path, like http://host/tocsin"
@@ -38,6 +39,27 @@ HINTS: Final = {
     "DUPLICATE_SCHEDULE_ID": "--on-conflict (error, keep, replace) says what to do about that job",
     "OVERLOADED": "try again in a moment",
 }
+
+
+class Accepted(Failure):
+    """Ends the command: what it asked for is kept in a store that several hosts share, and will be done once."""
+
+    exit_code = 0
+
+    def __init__(self, answer: dict[str, Any], *, as_json: bool) -> None:
+        self.answer, self._as_json = answer, as_json
+        self.ids = [str(each) for each in answer.get("ids") or [answer.get("id", "")]]
+        """Of the jobs it will make; else the one of the call."""
+        super().__init__(
+            "accepted: it is kept in the store, and done as soon as the scheduler has an owner "
+            f"(id {', '.join(map(printable, self.ids))}); do not send it again"
+        )
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self._as_json:
+            emit(self.answer)
+        else:
+            say(self.format_message())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +85,15 @@ class Connection:
         return self._ask("GET", route, params={k: v for k, v in query.items() if v is not None})
 
     def post(self, route: str, body: Any) -> Any:
-        """Return the JSON answer to a JSON body (anything msgspec can encode)."""
+        """Return the JSON answer to a JSON body (anything msgspec can encode). Accepted: it has none yet."""
         return self._send("POST", route, body)
+
+    def count(self, route: str, body: dict[str, Any]) -> Any:
+        """Return what a change would do, and do nothing. NotNow where that is not known before the owner is back."""
+        try:
+            return self.post(route, {**body, "dryRun": True})
+        except Accepted:
+            raise NotNow(f"{self.instance} has no owner at present, so nothing was counted, nor changed") from None
 
     def put(self, route: str, body: Any) -> Any:
         return self._send("PUT", route, body)
@@ -152,7 +181,10 @@ class Connection:
             raise WrongSettings(NOT_TEXT) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(_unreachable(base, self.source, error)) from None
-        return _answer(base, response, with_token=bool(self.token))
+        answer = _answer(base, response, with_token=bool(self.token))
+        if response.status_code == ACCEPTED:
+            raise Accepted(answer, as_json=self.as_json)
+        return answer
 
 
 def _checked(url: str) -> str:

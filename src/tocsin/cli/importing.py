@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from tocsin.cli.client import Connection, client_command
+from tocsin.cli.client import Accepted, Connection, client_command
 from tocsin.cli.failure import No
 from tocsin.cli.output import Column, emit, print_rows
 from tocsin.cli.transfer import import_instance
@@ -72,7 +72,10 @@ def import_crontab(
 
     crontab = read(_text(file), prefix=path_prefix, timezone=timezone, system=system)
     body = {"schedules": [one.definition(queue, max_retries) for one in crontab.entries], "prune": prune}
-    answer = {} if dry_run else connection.put(f"/owners/{_owner(owner)}/schedules", body)
+    try:
+        answer = {} if dry_run else connection.put(f"/owners/{_owner(owner)}/schedules", body)
+    except Accepted as kept:
+        answer = kept.answer
     if connection.as_json:
         left_out = [{"line": one.line, "text": one.text, "why": one.why} for one in crontab.left_out]
         emit({**answer, **body, "leftOut": left_out})
@@ -102,7 +105,7 @@ def _print(crontab: Crontab, answer: dict[str, Any], owner: str, *, dry_run: boo
         print_rows(COLUMNS, [(f"{owner}:{one.name}", one.cron, one.path) for one in crontab.entries])
     zones = sorted({one.timezone for one in crontab.entries})
     count = len(crontab.entries)
-    done = "would be put" if dry_run else "put"
+    done = "would be put" if dry_run else "accepted, and put once there is an owner" if "accepted" in answer else "put"
     say(f"{count} schedule{'' if count == 1 else 's'} {done}{', on the clock of ' if zones else ''}{', '.join(zones)}")
     if zones == ["UTC"]:
         say("cron reads times on the clock of its machine: if that is not UTC, give --timezone")

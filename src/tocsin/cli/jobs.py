@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from tocsin.cli.client import Connection, client_command
+from tocsin.cli.client import Accepted, Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import job_options, json_of, members_of
 from tocsin.cli.output import emit, instant, now_ms, put, relative
@@ -46,7 +46,12 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
     tocsin schedule cleanup:run --at 2027-01-01T00:00:00Z --id cleanup-2027
     tocsin schedule video:cut --queue video --then '{"functionPath": "mail:send"}'
     """
-    answer = connection.post("/schedule", _request(path, options))
+    try:
+        answer = connection.post("/schedule", _request(path, options))
+    except Accepted as kept:
+        if not connection.as_json:
+            put(printable(kept.answer["id"]))
+        raise
     if connection.as_json:
         emit(answer)
         return

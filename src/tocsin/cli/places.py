@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from tocsin.cli.failure import Refused, StoreUnusable, Unreachable, WrongSettings
+from tocsin.cli.failure import NotNow, Refused, StoreUnusable, Unreachable, WrongSettings
 from tocsin.cli.words import printable
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def is_server(url: str) -> bool:
 @contextmanager
 def failing() -> Iterator[None]:
     """Let the errors of the block be failures of the command."""
-    from tocsin.errors import SettingsError, StoreError, TocsinError, UnreachableError
+    from tocsin.errors import NotAnsweredYetError, SettingsError, StoreError, TocsinError, UnreachableError
 
     try:
         yield
@@ -130,5 +130,7 @@ def failing() -> Iterator[None]:
         raise WrongSettings(error.message) from None
     except StoreError as error:
         raise StoreUnusable(error.message) from None
+    except NotAnsweredYetError as error:
+        raise NotNow(f"{error.message}. Run the same command again in a moment: it goes on") from None
     except TocsinError as error:
         raise Refused(f"{error.message} [{error.code}]") from None

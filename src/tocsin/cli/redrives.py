@@ -41,7 +41,7 @@ def dead_retry_all(
     body = letters_of(filters, since, every)
     body["ratePerSecond"] = rate_per_second
     if dry_run or not yes:
-        matched = connection.post("/dead/retry-all", {**body, "dryRun": True})
+        matched = connection.count("/dead/retry-all", body)
         if dry_run or not matched["matched"]:
             _would_retry(connection, matched)
             return
@@ -87,7 +87,7 @@ def dead_cancel_all(
     body = letters_of(filters, since, every)
     none = f"no dead job of {connection.instance} matches"
     if dry_run or not yes:
-        counted = connection.post("/dead/cancel-all", {**body, "dryRun": True})
+        counted = connection.count("/dead/cancel-all", body)
         if dry_run or not counted["matched"]:
             connection.tell(counted, counted["matched"], none, f"would remove {plural(counted['matched'], 'dead job')}")
             return

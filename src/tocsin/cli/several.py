@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import click
 
-from tocsin.cli.client import Connection, client_command
+from tocsin.cli.client import Accepted, Connection, client_command
 from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import text_of
@@ -29,13 +29,19 @@ def submit(connection: Connection, /, jobs: str) -> None:
     Each is what POST /schedule takes; - reads stdin. A thousand are one commit.
     Prints their ids. Exit code 1 if some were refused: the others stay.
     """
-    refused = given = 0
+    refused = given = kept = 0
     for lines in _batches(text_of(jobs, "FILE")):
         body = b'{"jobs":[%b]}' % b",".join(line for _, line in lines)
-        answers = connection.post("/schedule/batch", _written(body))["results"]
         given += len(lines)
+        try:
+            answers = connection.post("/schedule/batch", _written(body))["results"]
+        except Accepted as accepted:
+            faults = {one.pop("index"): one for one in accepted.answer.get("refused", ())}
+            ids = iter(accepted.ids)
+            answers = [faults.get(place) or {"id": next(ids, ""), "accepted": True} for place in range(len(lines))]
         for (number, _), answer in zip(lines, answers, strict=True):
             error = answer.get("error")
+            kept += "accepted" in answer
             refused += error is not None
             if connection.as_json:
                 emit(answer)
@@ -45,10 +51,20 @@ def submit(connection: Connection, /, jobs: str) -> None:
                 say(f"line {number}: {printable(error['message'])} [{error['code']}]")
     if not given:
         raise click.UsageError("FILE holds no jobs")
+    if not connection.as_json:
+        _say_done(given - refused - kept, kept)
     if refused:
         raise Refused(f"{plural(refused, 'job')} of {given:,} {'was' if refused == 1 else 'were'} refused")
-    if not connection.as_json:
-        say(f"scheduled {plural(given, 'job')}")
+
+
+def _say_done(scheduled: int, kept: int) -> None:
+    if scheduled:
+        say(f"scheduled {plural(scheduled, 'job')}")
+    if kept:
+        say(
+            f"accepted {plural(kept, 'job')}: they are kept in the store, and scheduled as soon as the scheduler has "
+            "an owner; do not send them again"
+        )
 
 
 def _batches(text: bytes) -> Iterator[list[tuple[int, bytes]]]:
