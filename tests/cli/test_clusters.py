@@ -67,7 +67,10 @@ def test_a_slot_is_released_and_taken_anew_and_a_host_is_drained(url: str, run: 
         assert host["slots"] == 4096, "its host took them again"
         unknown = run("cluster", "drain", "nobody", "--store", url)
         assert unknown.exit_code == Refused.exit_code and host["name"] in unknown.stderr
-        drained = json.loads(run("cluster", "drain", host["host"][:6], "--store", url, "--json").stdout)
+        last = run("cluster", "drain", host["host"][:6], "--store", url)
+        assert last.exit_code == Refused.exit_code and "is the only host that is up" in last.stderr
+        assert looked()["hosts"][0]["state"] == "up"
+        drained = json.loads(run("cluster", "drain", host["host"][:6], "--force", "--store", url, "--json").stdout)
         assert drained == {"host": host["host"], "name": host["name"], "slots": 4096}
         wait_until(lambda: looked()["unowned"] == 4096)
         assert "no host that is up is called" in run("cluster", "drain", host["host"], "--store", url).stderr

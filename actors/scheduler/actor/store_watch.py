@@ -20,6 +20,8 @@ FRESH_S: Final = 1.0
 """Facts that were read so long ago are told again: many may ask at once."""
 LASTS_S: Final = 30.0
 """For so long health goes by what was read last."""
+FORGOTTEN_S: Final = 120.0
+"""After so long without a look it is not known how long slots have had no owner; whoever asks at all asks sooner."""
 CLOCK_OFF_MS: Final = 1_000
 MAIL_LATE_MS: Final = 10_000
 UNOWNED_S: Final = 5.0
@@ -46,6 +48,8 @@ class StoreWatch:
         async with self._lock:
             if self.facts is None or self._clock.monotonic() - self._read_at >= FRESH_S:
                 found = await self._provider.facts()
+                if self._clock.monotonic() - self._read_at > FORGOTTEN_S:
+                    self._unowned_since = None  # nobody looked meanwhile: they may have had owners
                 self.facts, self._read_at = found, self._clock.monotonic()
                 if not found.unowned:
                     self._unowned_since = None
@@ -72,9 +76,9 @@ class StoreWatch:
         now = self._clock.monotonic()
         if (facts := self.facts) is None or now - self._read_at > LASTS_S:
             return
-        if self._unowned_since is not None and now - self._unowned_since >= UNOWNED_S:
+        if self._unowned_since is not None and self._read_at - self._unowned_since >= UNOWNED_S:
             said = f"{facts.unowned:,} slots of the store have no owner, and nothing of them starts"
-            yield health.Cause(health.SLOTS_UNOWNED, f"{said}: start a host, or see the log of those there are")
+            yield health.Cause(health.SLOTS_UNOWNED, f"{said}: start a host, or restart a drained one")
         if facts.oldest_mail_ms >= MAIL_LATE_MS:
             said = (
                 f"{facts.mail:,} calls wait by mail for the owner of their scheduler, for {span(facts.oldest_mail_ms)}"

@@ -22,10 +22,10 @@ SHORT: Final = 8
 """Characters of a host's id that are shown, and enough to name it."""
 HOSTS: Final = (
     Column("HOST", SHORT),
-    Column("NAME", 28),
-    Column("STATE", 9),
-    Column("SLOTS", 6, right=True),
-    Column("LEASE", 8, right=True),
+    Column("NAME", 24, whole=True),
+    Column("STATE", 8),
+    Column("SLOTS", 5, right=True),
+    Column("LEASE", 6, right=True),
     Column("ADDRESS", whole=True),
 )
 
@@ -61,17 +61,24 @@ def status(store: str, /, instance: str | None, as_json: bool) -> None:
 
 @cluster.command("drain")
 @click.argument("host")
+@click.option("--force", is_flag=True, help="Also the only host that is up: then nothing of the store starts.")
 @store_command
-def drain(store: str, /, host: str, as_json: bool) -> None:
+def drain(store: str, /, host: str, force: bool, as_json: bool) -> None:
     """Have a host let go of all its slots.
 
     HOST is its id, the beginning of that, or its name. It goes on to answer
     requests, lets its callbacks end, and owns nothing until it is restarted.
+    The only host that is up is refused, with exit code 1.
     """
 
     async def run(engine: SharedEngine) -> HostFacts:
         facts, _ = await _look(engine, None)
         one = _named(facts.hosts, host)
+        if not force and all(each.host == one.host or each.state != "up" for each in facts.hosts):
+            raise Refused(
+                f"{printable(one.name)} is the only host that is up: nothing of the store would start until a host is "
+                "started, or a drained one restarted. --force drains it all the same"
+            )
         if not await engine.drain(one.host):
             raise Refused(f"host {one.name} is not up any more")
         await engine.hint([])
@@ -81,7 +88,8 @@ def drain(store: str, /, host: str, as_json: bool) -> None:
     if as_json:
         emit({"host": one.host, "name": one.name, "slots": one.slots})
     else:
-        say(f"tocsin: {printable(one.name)} was told to let go of its {plural(one.slots, 'slot')}")
+        let_go = f"{printable(one.name)} was told to let go of its {plural(one.slots, 'slot')}"
+        say(f"tocsin: {let_go}; it owns none until it is restarted")
 
 
 @cluster.command("release")
