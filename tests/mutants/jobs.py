@@ -250,8 +250,8 @@ JOBS = (
     Mutant(
         "straight pass: a batch may be one over the quota",
         "actors/scheduler/transitions/submit.py",
-        "_held(turn) + len(jobs) <= turn.state.quota",
-        "_held(turn) + len(jobs) <= turn.state.quota + 1",
+        "_held(turn) + len(jobs) <= turn.state.limits.quota",
+        "_held(turn) + len(jobs) <= turn.state.limits.quota + 1",
         tests=(T + "test_straight_pass.py::test_a_batch_leaves_the_same_answers_and_rows_both_ways",),
     ),
     Mutant(

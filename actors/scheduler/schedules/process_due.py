@@ -106,7 +106,7 @@ async def process_due(turn: Turn, schedules: Sequence[Schedule]) -> int:
             failed[seen.one.version] = failure.why
             raise failure from error
     for seen in looked:
-        if seen.one.cursor.kept >= turn.state.kept_slots + TRIMMED_BY:
+        if seen.one.cursor.kept >= turn.state.limits.kept_slots + TRIMMED_BY:
             await trim(turn, seen.one, allowance)
         seen.one.save(turn)
     return len(looked)

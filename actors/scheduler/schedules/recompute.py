@@ -120,7 +120,7 @@ async def _recompute(turn: Turn, one: Schedule, allowance: Allowance) -> None:
 async def _count_live(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     """Count anew which occurrences live: a job whose row was lost, or set aside, never says that it has ended."""
     prefix = slot_prefix(one.name)
-    rows = await turn.state.storage.scan(prefix, after(prefix), limit=2 * turn.state.kept_slots)
+    rows = await turn.state.storage.scan(prefix, after(prefix), limit=2 * turn.state.limits.kept_slots)
     allowance.take(len(rows) // 10)
     kept = [read_slot(turn, one, key, {key: value}) for key, value in rows]
     ids = [row.job_id for row in kept if row is not None and row.job_id is not None and row.state == "fired"]
@@ -130,7 +130,7 @@ async def _count_live(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         key = job_key(job_id)
         job = turn.state.read(JobRow, key, jobs[key]) if key in jobs and dead_key(job_id) not in jobs else None
         live += job is not None and job.schedule is not None and job.schedule.uid == one.definition.uid
-    if len(rows) < turn.state.kept_slots:  # else some may live whose slots are forgotten
+    if len(rows) < turn.state.limits.kept_slots:  # else some may live whose slots are forgotten
         one.move(live=live)
 
 
@@ -138,7 +138,7 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     """Take back what was recorded for slots that have not come after all. Those that became jobs stay used."""
     cursor, storage = one.cursor, turn.state.storage
     prefix = slot_prefix(one.name)
-    future = await storage.scan(slot_key(one.name, turn.now + 1), after(prefix), limit=2 * turn.state.kept_slots)
+    future = await storage.scan(slot_key(one.name, turn.now + 1), after(prefix), limit=2 * turn.state.limits.kept_slots)
     dropped = 0
     for key, value in future:
         row = read_slot(turn, one, key, {key: value})
@@ -146,7 +146,8 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
             storage.delete(key)
             dropped += 1
     allowance.take(dropped)
-    past = await storage.scan(prefix, slot_key(one.name, turn.now + 1), limit=turn.state.kept_slots, reverse=True)
+    kept, now_key = turn.state.limits.kept_slots, slot_key(one.name, turn.now + 1)
+    past = await storage.scan(prefix, now_key, limit=kept, reverse=True)
     allowance.take(len(past) // 10)
     for key, value in past:
         row = read_slot(turn, one, key, {key: value})

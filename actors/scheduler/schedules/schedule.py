@@ -145,7 +145,7 @@ async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:
     """Replace a cursor that could not be read and was moved to bad/: the schedule goes on from now, and a pass
     begins."""
     prefix = slot_prefix(name)
-    rows = await turn.state.storage.scan(prefix, after(prefix), limit=10 * turn.state.kept_slots)
+    rows = await turn.state.storage.scan(prefix, after(prefix), limit=10 * turn.state.limits.kept_slots)
     # No definition was changed as often as seconds have passed: who knows an earlier revision is refused.
     one = Schedule(name, definition, CursorRow(turn.now // 1000, turn.now, kept=len(rows)), new=True)
     one.save(turn)
@@ -188,7 +188,7 @@ async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[b
 
 async def trim(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     """Drop the oldest occurrences once there are some more than are kept, but for a slot that is held back."""
-    while one.cursor.kept >= turn.state.kept_slots + TRIMMED_BY and allowance.rows > TRIMMED_BY:
+    while one.cursor.kept >= turn.state.limits.kept_slots + TRIMMED_BY and allowance.rows > TRIMMED_BY:
         prefix = slot_prefix(one.name)
         rows = await turn.state.storage.scan(prefix, after(prefix), limit=TRIMMED_BY + 1)
         oldest = [row for row in rows if not _is_held(one, row[0])][:TRIMMED_BY]

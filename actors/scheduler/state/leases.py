@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,8 @@ from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.tally import Tally
 
 ENDS_PER_TURN = 500
+NONE_FOUND: Final[set[str]] = set()
+"""Of all schedulers whose store one host has: nothing is added to it."""
 Lease = tuple[str, str, LeaseRow]  # id, token and row
 
 
@@ -35,7 +38,8 @@ class Leases:
     def __init__(self, storage: ActorStorage, clocks_differ_ms: int = 0) -> None:
         self.storage = storage
         self._clocks_differ_ms = clocks_differ_ms
-        self._found: set[str] = set()  # tokens of leases that may be of other hosts, if clocks may differ
+        # Tokens of leases that may be of other hosts.
+        self._found = set[str]() if clocks_differ_ms else NONE_FOUND
         self.lines = JobQueues()
         self.counters = Counters(accepted=0)
         self.tally = Tally(levels(self.counters))

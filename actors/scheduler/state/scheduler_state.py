@@ -100,8 +100,7 @@ class SchedulerState(Leases):
         self, storage: ActorStorage, limits: Limits = DEFAULTS, failed_slots: FailedSlots | None = None
     ) -> None:
         super().__init__(storage, limits.clocks_differ_ms)
-        self.dead_ms, self.quota = limits.dead_ms, limits.quota
-        self.kept_slots, self.timeout_ms = limits.kept_slots, limits.timeout_ms
+        self.limits = limits
         self.fronts = Fronts()
         self.paths = Paths(storage)
         self.labels = Labels(storage)
@@ -269,9 +268,9 @@ class SchedulerState(Leases):
 
     def put_letter(self, job: JobRow, dead: DeadRow) -> DeadRow:
         """Write the job's dead letter, its index rows and the timer of its age; return it with its age."""
-        if self.dead_ms is not None:
-            dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.dead_ms)
-            self.put_timer(dead.parked_at + self.dead_ms, RETIRE, job.id)
+        if self.limits.dead_ms is not None:
+            dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.limits.dead_ms)
+            self.put_timer(dead.parked_at + self.limits.dead_ms, RETIRE, job.id)
         self.storage.put(dead_key(job.id), encode(dead))
         row = ParkedRow(dead.reason, job.pool, job.target)
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))

@@ -110,4 +110,4 @@ class Turn:
 def lease_ms(turn: Turn, job: JobRow) -> int:
     """Return how long the lease of a callback is: its deadline and a margin. The deadline is the job's own, else the
     instance's, else the host's, as they are when the attempt starts."""
-    return (job.timeout_ms or turn.state.instance.timeout_ms or turn.state.timeout_ms) + LEASE_MARGIN_MS
+    return (job.timeout_ms or turn.state.instance.timeout_ms or turn.state.limits.timeout_ms) + LEASE_MARGIN_MS

@@ -84,11 +84,11 @@ def _all_plain(turn: Turn, jobs: Sequence[NewJob]) -> bool:
         return False
     if len(jobs) > 1 and len({new.job.id for new in jobs}) < len(jobs):
         return False
-    return turn.state.quota is None or _held(turn) + len(jobs) <= turn.state.quota
+    return turn.state.limits.quota is None or _held(turn) + len(jobs) <= turn.state.limits.quota
 
 
 def over_quota(turn: Turn) -> QuotaExceededError | None:
-    quota, held = turn.state.quota, _held(turn)
+    quota, held = turn.state.limits.quota, _held(turn)
     if quota is None or held < quota:
         return None
     return QuotaExceededError(
