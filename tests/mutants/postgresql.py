@@ -155,7 +155,7 @@ POSTGRESQL = (
     Mutant(
         "postgresql: servers share one time limit for connecting",
         "storage/postgres/connections.py",
-        "timeout=address.connect_s,",
+        "timeout=wait_s,",
         "timeout=60,",
         tests=(OUTCOMES + "a_server_that_says_nothing_does_not_use_up_the_time_of_the_next_one",),
         may_hang=True,

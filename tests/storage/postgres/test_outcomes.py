@@ -342,7 +342,8 @@ async def test_a_server_that_says_nothing_does_not_use_up_the_time_of_the_next_o
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and nobody answers them
         port = silent.getsockname()[1]
         servers = f"host=127.0.0.1,{postgres.folder}&port={port},{postgres.port or 5432}&connect_timeout=1"
-        async with opened(lambda: PostgresEngine(f"postgresql://postgres@/postgres?{servers}&schema={schema}")) as one:
+        url = f"postgresql://postgres@/postgres?{servers}&schema={schema}"
+        async with asyncio.timeout(30), opened(lambda: PostgresEngine(url)) as one:
             assert await one.hosts() == []
 
 
