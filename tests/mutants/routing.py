@@ -197,8 +197,8 @@ OF_ROUTING = (
     Mutant(
         "routing: a turn that takes long holds up all actors that go with it",
         "actors/runtime/going.py",
-        "            elif self._worker is None or loop.time() >= until:\n",
-        "            elif self._worker is None:\n",
+        "TURN_S: Final = 0.5\n",
+        "TURN_S: Final = 50.0\n",
         tests=(
             "tests/actors/test_actors_that_move.py::test_a_turn_that_takes_long_holds_nobody_up_and_leaves_nothing",
         ),
