@@ -107,7 +107,7 @@ class DiskEngine(DiskConnection):
     async def take(self, slots: Sequence[int], host: str) -> list[SlotRow]:
         return await self.ask(partial(self.disk.take, list(slots), host), writes=True)
 
-    async def release(self, slots: Sequence[int], host: str) -> list[int]:
+    async def release(self, slots: Sequence[int], host: str) -> list[SlotRow]:
         return await self.ask(partial(self.disk.release, list(slots), host), slots=slots, writes=True)
 
     # ---- Mail and hints ----------------------------------------------------------------------------

@@ -244,11 +244,11 @@ class SharedDisk:
         lease = None if owner is None else self.state.leases.get(owner)
         return lease is not None and lease.row.state is not HostState.DEAD
 
-    def release(self, slots: Iterable[int], host: str) -> list[int]:
+    def release(self, slots: Iterable[int], host: str) -> list[SlotRow]:
         released = [slot for slot in sorted(set(slots)) if self.state.slots[slot].owner == host]
         for slot in released:
             self.state.slots[slot] = replace(self.state.slots[slot], owner=None)
-        return released
+        return [self.state.slots[slot] for slot in released]
 
     # ---- Mail --------------------------------------------------------------------------------------
 

@@ -103,19 +103,24 @@ class FencedCommits:
         return False
 
     def give_up(self, tenure: Tenure, row: SlotRow) -> None:
-        """Note that this slot is as `row` says, which is not as its owner believed."""
+        """Note that this slot is as `row` says, which is not as its owner believed. That the store lacks commits of a
+        tenure is said once, also if it has ended."""
         error = self._why(tenure, row)
-        if self._slots.lose([tenure], error):
+        news = row.lacks(tenure.held) and not tenure.lacking
+        if news:
+            tenure.lacking = True
+            self._counts.rolled_back += 1
+            ended_at = row.seq_after(tenure.epoch)
+            self._counts.commits_lost += 0 if ended_at is None else tenure.seq - ended_at
+        lost = self._slots.lose([tenure], error)
+        if lost or news:
             log.error("%s", error.message)
-            self._lost([tenure])
+        if lost:
+            self._lost(lost)
 
     def _why(self, tenure: Tenure, row: SlotRow) -> StoreError:
         slot = f"slot {tenure.slot} of {self._engine.place}"
-        older = row.epoch < tenure.epoch or (row.epoch == tenure.epoch and row.seq < tenure.seq)
-        if older:
-            self._counts.rolled_back += 1
-            if row.epoch == tenure.epoch:
-                self._counts.commits_lost += tenure.seq - row.seq
+        if row.lacks(tenure.held):
             return RolledBack(
                 f"{slot} is older than this host's memory (epoch {row.epoch}, commit {row.seq}; here {tenure.epoch}, "
                 f"{tenure.seq}): durable commits were lost, by a failover to a replica that was behind, or by a "
@@ -205,9 +210,8 @@ def _tells(row: SlotRow, owner: str, said: Held) -> bool | None:
     if row.epoch == said.epoch and row.owner not in (owner, None):
         return False  # a store that went back gives an epoch a second time
     if row.epoch > said.epoch:
-        bases = (row.base_seq, *row.earlier_bases)
-        back = row.epoch - said.epoch - 1  # the take that ended that tenure is so many takes back
-        return bases[back] > said.seq if back < len(bases) else None
+        ended_at = row.seq_after(said.epoch)
+        return None if ended_at is None else ended_at > said.seq
     return row.epoch == said.epoch and row.seq > said.seq
 
 

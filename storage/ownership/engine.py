@@ -71,6 +71,19 @@ class SlotRow:
     earlier_bases: tuple[int, ...] = ()
     """The `base_seq` of the times before that, the latest first, as many as the engine keeps."""
 
+    def seq_after(self, epoch: int) -> int | None:
+        """Return the commit number at which that epoch is, or ended; None if the row does not tell."""
+        if epoch == self.epoch:
+            return self.seq
+        bases = (self.base_seq, *self.earlier_bases)
+        back = self.epoch - epoch - 1  # the take that ended that epoch is so many takes back
+        return bases[back] if 0 <= back < len(bases) else None
+
+    def lacks(self, said: Held) -> bool:
+        """Return whether the store went back: this row, which was read later, is older than what its owner knew."""
+        seq = self.seq_after(said.epoch)
+        return self.epoch < said.epoch or (seq is not None and seq < said.seq)
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -227,8 +240,8 @@ class SharedEngine(Protocol):
         """Make this host the owner of those of the slots that have none, or a dead one; return them."""
         ...
 
-    async def release(self, slots: Sequence[int], host: str) -> list[int]:
-        """Leave those of the slots that this host owns without an owner; return them."""
+    async def release(self, slots: Sequence[int], host: str) -> list[SlotRow]:
+        """Leave those of the slots that this host owns without an owner; return them, as they are then."""
         ...
 
     # ---- Mail and hints ----------------------------------------------------------------------------

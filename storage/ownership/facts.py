@@ -38,5 +38,5 @@ async def release_from_all(engine: SharedEngine, slots: Sequence[int]) -> list[i
         if row.slot in wanted and row.owner is not None:
             by_owner.setdefault(row.owner, []).append(row.slot)
     for owner, theirs in by_owner.items():
-        released += await engine.release(theirs, owner)
+        released += [row.slot for row in await engine.release(theirs, owner)]
     return sorted(released)

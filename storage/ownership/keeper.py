@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -305,7 +305,7 @@ class Keeper:
         owner = over.tenures[0].owner
         slots = [tenure.slot for tenure in over.tenures if tenure in tenures or tenure.slot not in self._slots.held]
         if slots and owner == self._membership.host:
-            await self.release(slots, owner)
+            await self.release(slots, owner, tenures)
         self._slots.released(tenures, _handed_over())
         self._leaving, self._map_wanted = None, True
         self._counts.handed_over += len(slots)
@@ -313,15 +313,30 @@ class Keeper:
         self._parts.hints.send()
         self._wanted.set()
 
-    async def release(self, slots: Sequence[int], owner: str) -> None:
-        """Leave slots without an owner. A second time changes nothing, so a lost answer is no harm."""
+    async def release(self, slots: Sequence[int], owner: str, tenures: Sequence[Tenure] = ()) -> None:
+        """Leave slots without an owner; the tenures are those of them that this host had. A second time changes
+        nothing, so a lost answer is no harm."""
         for _ in range(2):
             try:
-                await self._engine.release(slots, owner)
-                return
+                return await self._release_once(slots, owner, tenures)
             except StoreUnavailable:
                 await asyncio.sleep(BETWEEN_LOOKS_S)
-        await self._engine.release(slots, owner)
+        await self._release_once(slots, owner, tenures)
+
+    async def _release_once(self, slots: Sequence[int], owner: str, tenures: Sequence[Tenure]) -> None:
+        """Release, and give up what the store lacks commits of: whoever is next begins with what is in the store, so
+        only this host knows that there was more."""
+        rows = {row.slot: row for row in await self._engine.release(slots, owner)}
+        self._give_up_lacking(tenures, rows)
+        # Released before by a statement whose answer was lost, taken away, or not taken yet in a store that went back.
+        if missing := [tenure for tenure in tenures if tenure.slot not in rows]:
+            found = await self._engine.settle([tenure.slot for tenure in missing])
+            self._give_up_lacking(missing, {row.slot: row for row in found})
+
+    def _give_up_lacking(self, tenures: Sequence[Tenure], rows: Mapping[int, SlotRow]) -> None:
+        for tenure in tenures:
+            if (row := rows.get(tenure.slot)) is not None and row.lacks(tenure.held):
+                self._parts.give_up(tenure, row)
 
 
 def _handed_over() -> StoreLocked:

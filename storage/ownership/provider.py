@@ -241,7 +241,7 @@ class OwnedProvider:
         try:
             async with asyncio.timeout(self.timing.ttl_s):
                 if held:
-                    await self._keeper.release(held, host)
+                    await self._keeper.release(held, host, tenures)
                 await self.engine.forget(host)
         except (StoreError, TimeoutError) as error:
             log.error("%s: this host could not leave, so others wait until its lease ends: %r", self.place, error)

@@ -28,6 +28,8 @@ class Tenure:
     epoch: int
     seq: int
     leaving: bool = False
+    lacking: bool = False
+    """True once it was said that the store lacks commits of it."""
 
     @property
     def held(self) -> Held:

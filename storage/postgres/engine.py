@@ -237,8 +237,8 @@ class PostgresEngine:
         self._numbers.forget([row.slot for row in taken])
         return taken
 
-    async def release(self, slots: Sequence[int], host: str) -> list[int]:
-        return [row["slot"] for row in await self._run(self._keepers, self._sql.release, slots, UUID(host))]
+    async def release(self, slots: Sequence[int], host: str) -> list[SlotRow]:
+        return _slots(await self._run(self._keepers, self._sql.release, slots, UUID(host)))
 
     # ---- Mail and hints ----------------------------------------------------------------------------
 

@@ -124,7 +124,8 @@ RETURNING s.slot, s.owner, s.epoch, s.seq, s.base_seq, s.earlier_bases"""
     release: str = """
 WITH mine AS MATERIALIZED (
   SELECT s.slot FROM %s.slot s WHERE s.slot = ANY($1::int4[]) AND s.owner = $2 ORDER BY s.slot FOR UPDATE)
-UPDATE %s.slot s SET owner = NULL FROM mine WHERE s.slot = mine.slot RETURNING s.slot"""
+UPDATE %s.slot s SET owner = NULL FROM mine WHERE s.slot = mine.slot
+RETURNING s.slot, s.owner, s.epoch, s.seq, s.base_seq, s.earlier_bases"""
 
     # ---- Mail ----
     put_mail: str = """

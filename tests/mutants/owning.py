@@ -7,6 +7,8 @@ from tests.mutants.breaking import Mutant
 MOVE = "tests/actors/test_actors_that_move.py::test_"
 OWN = "tests/storage/ownership/test_"
 
+WENT_BACK = "test_a_store_that_went_back_is_noticed_by_who_gives_its_slots_away_before_it_writes_again"
+
 OWNING = (
     Mutant(
         "owning: a session that is there again makes sure, whatever others did meanwhile",
@@ -156,6 +158,30 @@ OWNING = (
         "            await self._engine.forget(host)\n            self._buried",
         "            self._buried",
         tests=(f"{OWN}failover.py::test_a_host_that_is_killed_is_replaced_as_soon_as_its_session_is_seen_to_be_gone",),
+    ),
+    Mutant(
+        "owning: what is given away is not compared with the store",
+        "storage/ownership/keeper.py",
+        "is not None and row.lacks(tenure.held):\n",
+        "is not None and row.lacks(tenure.held) and not tenure.leaving:\n",
+        tests=(f"{OWN}stores_that_go_back.py::{WENT_BACK}",),
+    ),
+    Mutant(
+        "owning: what an unanswered statement gave away is not compared with the store",
+        "storage/ownership/keeper.py",
+        "        if missing := [tenure for tenure in tenures if tenure.slot not in rows]:\n",
+        "        if missing := [tenure for tenure in tenures if tenure.slot in rows and tenure.slot not in rows]:\n",
+        tests=(f"{OWN}stores_that_go_back.py::{WENT_BACK}",),
+    ),
+    Mutant(
+        "owning: a store that went back is not told from a hand-over once the next owner has the slot",
+        "storage/ownership/engine.py",
+        "        return bases[back] if 0 <= back < len(bases) else None\n",
+        "        return None\n",
+        tests=(
+            f"{OWN}stores_that_go_back.py::"
+            "test_a_store_that_went_back_is_noticed_by_who_had_a_slot_that_others_have_by_now",
+        ),
     ),
     Mutant(
         "owning: mail that was handed on comes again at every look",

@@ -272,31 +272,6 @@ def test_commits_wait_for_a_store_that_is_away_for_less_than_the_lease() -> None
     in_world(main)
 
 
-def test_a_store_that_went_back_is_noticed_and_its_actors_are_read_anew() -> None:
-    async def main(world: World) -> None:
-        one = await world.join()
-        store, other = await one.provider.open("a:1"), await one.provider.open("a:2")
-        await store.commit(Batch({b"k": b"1"}))
-        await other.commit(Batch({b"k": b"1"}))
-        behind = world.disk.copied()
-        for n in range(2, 5):
-            await store.commit(Batch({b"k": b"%d" % n}))
-        world.disk.roll_back(behind)
-        with pytest.raises(StoreError) as lost:
-            await store.commit(Batch({b"k": b"5"}))
-
-        assert lost.value.owner_lost
-        await other.commit(Batch({b"k": b"2"}))
-        assert one.provider.counts.rolled_back == 1
-        assert one.provider.counts.commits_lost == 3
-        await until(lambda: one.has("a:1"))
-        again = await one.provider.open("a:1")
-        assert await again.get([b"k"]) == {b"k": b"1"}
-        await again.commit(Batch({b"k": b"6"}))
-
-    in_world(main)
-
-
 def test_slots_that_an_operator_takes_away_find_an_owner_again() -> None:
     async def main(world: World) -> None:
         one, two = await pair(world)
