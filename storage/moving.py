@@ -174,7 +174,10 @@ class StoreMove:
         if left is not None and left.part is Part.LEFT and arrived is not None and arrived.move == left.move:
             return left, arrived
         if came is not None and (left is None or came.move != left.move):
-            raise ConflictError(f"{self._target.name} is part of another move, with {came.other}: give an empty store")
+            raise ConflictError(
+                f"{self._target.name} is part of another move, with {came.other}: give an empty store "
+                "(in the same database: one with another ?schema=)"
+            )
         return left, came
 
     async def _check_empty(self, came: MoveNote | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
@@ -20,6 +21,7 @@ SHARE_OF_SILENT: Final = 0.4
 TIMES: Final = ("ttl", "beat", "margin")
 _SCHEMA_NAME: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,29}")
 """Names that need no quotes, and leave room for a host's id in the name of a channel."""
+_OURS: Final = frozenset({"schema", "connections", "connect_timeout", "application_name", *TIMES})
 _ENCODE: Final = "write % : / ? # [ ] @ in a user, password or database as %25 %3A %2F %3F %23 %5B %5D %40"
 
 
@@ -70,6 +72,7 @@ def read_url(url: str) -> Address:
     """Take a URL apart; SettingsError, which never shows it."""
     parts = _split(url)
     query = _query(parts)
+    _check_names(query)
     schema = query.pop("schema", SCHEMA)
     if not _SCHEMA_NAME.fullmatch(schema):
         raise SettingsError(
@@ -111,6 +114,13 @@ def _query(parts: SplitResult) -> dict[str, str]:
         raise SettingsError(
             "what stands behind the ? in the URL of the store cannot be read: write it as schema=tocsin&sslmode=require"
         ) from None
+
+
+def _check_names(query: Mapping[str, str]) -> None:
+    """Refuse what is nearly the name of a setting; others are for the driver and the server, which know theirs."""
+    for name in query.keys() - _OURS:
+        if near := get_close_matches(name, _OURS, 1, 0.85):
+            raise SettingsError(f"unknown setting {name[:40]!r} in the URL of the store: did you mean {near[0]}?")
 
 
 def _number(query: dict[str, str], name: str, default: float, least: int, most: int) -> float:

@@ -48,6 +48,11 @@ async def migrate(url: str) -> Migrated:
         await check_server(connection, address.place)
         return await brought_up(connection, address)
     except FAILURES as error:
+        if code_of(error) == MAY_NOT:
+            raise StoreSchema(
+                f"this role may not make or change the tables of {address.place}: have somebody who may run the "
+                "statements that tocsin migrate --sql prints, or GRANT CREATE ON DATABASE … TO this role"
+            ) from error
         raise translate(error, address.place) from error
     finally:
         connection.terminate()

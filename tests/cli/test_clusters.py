@@ -91,6 +91,11 @@ def test_a_wrong_address_makes_no_store(url: str, run: Run) -> None:
 def test_a_store_is_brought_up_by_the_command_or_by_the_statements_that_it_prints(
     url: str, run: Run, postgres: Postgres
 ) -> None:
+    postgres.sql(f"CREATE ROLE {(role := f'r{uuid4().hex[:12]}')} LOGIN")
+    refused = run("migrate", "--store", url.replace("postgres:hidden@", f"{role}@"))
+    assert refused.exit_code == StoreUnusable.exit_code
+    assert "--sql prints" in refused.stderr and "GRANT CREATE ON DATABASE" in refused.stderr
+
     printed = run("migrate", "--sql", "--store", url)
     assert printed.exit_code == 0 and not asyncio.run(has_store(url))
     other = f"{url}2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -10,10 +11,12 @@ from tocsin.actors.http.dashboard import charts
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.scheduler.model.records import PoolStatus, Record, Status
-from tocsin.errors import InvalidInputError
+from tocsin.errors import InvalidInputError, StoreUnavailable
 
 SHOWN: Final = 8
 """Pools, and jobs of a list."""
+OWNER_S: Final = 1.0
+"""The page waits so long for what only the owner of the instance knows."""
 EXPLAINED: Final = 3
 """Jobs of the list that are asked why they wait."""
 HELP: Final[Mapping[str, tuple[str, str, str, Mapping[str, str]]]] = {
@@ -42,7 +45,7 @@ class Soon:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The content of the page; `charts` are None to whom HTTP would not tell."""
+    """The content of the page; `charts` are None to whom HTTP would not tell, and without an owner."""
 
     status: Status
     pools: Sequence[PoolStatus]
@@ -76,16 +79,30 @@ def share(part: int, whole: int) -> float:
 async def show(asked: Asked) -> Overview:
     status = await asked.status()
     assert status is not None, "the page needs the leave that this needs"
+    owned = status.cluster is None or status.cluster.owner is not None
+    due = await _first(asked, "waiting")
     pools = sorted(status.pools, key=lambda one: (not one.paused, -one.queued, -one.in_flight, one.name))
     return Overview(
         status,
         pools[:SHOWN],
         max(0, len(pools) - SHOWN),
-        await _explained(asked, await _first(asked, "waiting")),
+        await _explained(asked, due) if owned else due,
         await _first(asked, "pending"),
-        charts.of(await asked.port.reads.activity(charts.MINUTES)) if await asked.may("activity") else None,
+        await _charts(asked) if owned else None,
         await _help(asked, status),
     )
+
+
+async def _charts(asked: Asked) -> charts.Charts | None:
+    """Return the last hour, which the owner has in its memory; None to whom it is not told, or while none is reached.
+    The store tells the rest."""
+    if not await asked.may("activity"):
+        return None
+    try:
+        async with asyncio.timeout(OWNER_S):
+            return charts.of(await asked.port.reads.activity(charts.MINUTES))
+    except (StoreUnavailable, TimeoutError):
+        return None
 
 
 async def _help(asked: Asked, status: Status) -> Mapping[str, tuple[str, str]]:

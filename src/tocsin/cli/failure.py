@@ -64,6 +64,12 @@ class StoreUnusable(Failure):
     exit_code = 4
 
 
+def store_unusable(store: str, error: Exception) -> StoreUnusable:
+    """Return the failure of a store, which is named once: many errors name it already."""
+    where = "" if f"{store.partition('://')[0]}://" in str(error) else f" {store}"
+    return StoreUnusable(f"the store{where} cannot be used: {error}")
+
+
 class Unbound(Failure):
     """The address cannot be bound."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tocsin.cli.failure import Held, Left, StoreUnusable, WrongSettings
+from tocsin.cli.failure import Held, Left, WrongSettings, store_unusable
 from tocsin.cli.output import emit, key_values, now_ms, when
 from tocsin.cli.serve import LEVELS, in_options, setting
 from tocsin.cli.times import duration, instant_of
@@ -75,7 +75,7 @@ def run(
     except StoreLocked as error:
         raise Held(f"nothing was run: {error}") from None
     except StoreError as error:
-        raise StoreUnusable(f"the store {settings.shown_store if settings else ''} cannot be used: {error}") from None
+        raise store_unusable(settings.shown_store if settings else "", error) from None
     _show(done, as_json)
     if done.trouble:
         raise Left("due work is left: " + "; ".join(dict.fromkeys(one.message for one in done.because)))

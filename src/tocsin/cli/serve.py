@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from tocsin.cli.failure import StoreUnusable, WrongSettings
+from tocsin.cli.failure import WrongSettings, store_unusable
 from tocsin.cli.words import say
 
 log = logging.getLogger("tocsin")
@@ -88,7 +88,7 @@ def serve(context: click.Context, /, access_log: bool, log_level: str, **options
     except SettingsError as error:
         raise WrongSettings(in_options(str(error))) from None
     except StoreError as error:
-        raise StoreUnusable(f"the store {settings.shown_store} cannot be used: {error}") from None
+        raise store_unusable(settings.shown_store, error) from None
     say("tocsin: stopped")
 
 

@@ -62,6 +62,19 @@ def test_without_an_owner_a_change_is_accepted_and_its_key_gets_the_answer_later
     in_city(main)
 
 
+def test_without_an_owner_the_overview_shows_at_once_what_the_store_tells() -> None:
+    async def main(city: City) -> None:
+        async with city.two() as (_, b), http(b) as at_b:
+            await at_b.post("/schedule", json={**JOB, "id": "one"})
+            await city.give("t", None)
+            began = asyncio.get_running_loop().time()
+            page = await at_b.get("/ui/", follow_redirects=True)
+            assert page.status_code == 200 and ">one<" in page.text
+            assert asyncio.get_running_loop().time() - began < 3
+
+    in_city(main)
+
+
 def test_a_client_of_the_server_tells_what_was_accepted() -> None:
     async def main(city: City) -> None:
         async with city.two() as (_, b):

@@ -22,6 +22,15 @@ def test_a_url_names_servers_database_and_schema() -> None:
     assert address.dsn == f"postgresql://app:{SECRET}@db1:5433,[::1],db3/jobs?sslmode=require"
 
 
+@pytest.mark.parametrize(("wrong", "meant"), [("shema", "schema"), ("conections", "connections")])
+def test_a_setting_that_is_nearly_one_of_ours_is_refused_by_the_name_that_was_meant(wrong: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=f"unknown setting '{wrong}' .* did you mean {meant}"):
+        read_url(f"postgresql:///jobs?{wrong}=5")
+    assert read_url("postgresql:///jobs?sslmode=require&statement_timeout=5").dsn.endswith(
+        "?sslmode=require&statement_timeout=5"
+    )
+
+
 def test_a_url_may_say_nothing_but_the_database() -> None:
     address = read_url("postgresql:///jobs")
 
