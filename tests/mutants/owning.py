@@ -109,9 +109,9 @@ OWNING = (
     ),
     Mutant(
         "owning: only the last take tells of a commit that broke off",
-        "storage/ownership/commits.py",
-        "        bases = (row.base_seq, *row.earlier_bases)\n",
-        "        bases = (row.base_seq,) * 9\n",
+        "storage/ownership/engine.py",
+        "        bases = (self.base_seq, *self.earlier_bases)\n",
+        "        bases = (self.base_seq,) * 9\n",
         tests=(
             f"{OWN}unknown_outcomes.py::test_a_commit_that_breaks_off_before_a_steal_is_told_apart",
             f"{OWN}unknown_outcomes.py::test_a_row_tells_what_became_of_a_commit_as_far_back_as_it_remembers",
