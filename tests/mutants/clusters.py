@@ -35,15 +35,15 @@ CLUSTERS = (
     Mutant(
         "clusters: a host that stops drains its callbacks before it hands over",
         "actors/life.py",
-        "        if not others:\n            await self._service.rest(",
-        "        if True:\n            await self._service.rest(",
+        "        if others:\n",
+        "        if others:\n            await self._service.rest(self._drain_s)\n",
         tests=(W + "test_a_host_that_stops_hands_over_at_once_and_its_callbacks_end_in_peace",),
     ),
     Mutant(
         "clusters: the last host leaves the ends of its callbacks in the mail",
         "actors/life.py",
-        "        if not others:\n            await self._service.rest(",
-        "        if False:\n            await self._service.rest(",
+        "            await self._service.rest(self._drain_s)\n            await self._leave(cluster, began)\n",
+        "            await self._leave(cluster, began)\n",
         tests=(W + "test_callbacks_of_the_last_host_end_before_it_lets_go_and_nothing_is_left_for_the_next",),
     ),
     Mutant(
@@ -63,8 +63,8 @@ CLUSTERS = (
     Mutant(
         "clusters: a host goes by its own clock",
         "actors/runtime/store_clock.py",
-        "return self.own.now_ms() - self.ahead_ms",
-        "return self.own.now_ms()",
+        "return shown - self.ahead_ms",
+        "return shown",
         tests=(
             W + "test_hosts_whose_clocks_are_off_agree_on_what_is_due_and_say_so",
             C + "test_a_clock_that_is_off_is_put_right_from_the_first_look_on",

@@ -170,6 +170,9 @@ SEVERAL_STORES = (
         "storage/residency/shared.py",
         "one[0].store if isinstance(one[0], _Came) else ",
         "",
-        tests=("tests/storage/test_residency_mail.py",),
+        tests=(
+            "tests/storage/test_residency_mail.py::test_"
+            "mail_for_an_actor_in_a_store_of_this_host_alone_is_ended_where_it_lies",
+        ),
     ),
 )
