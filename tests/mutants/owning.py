@@ -122,7 +122,7 @@ OWNING = (
         "storage/ownership/membership.py",
         " - lost_at > ttl_s and self.connected_for(ttl_s)\n",
         " - lost_at > ttl_s\n",
-        tests=(f"{OWN}failover.py::test_a_store_that_is_away_makes_nobody_dead",),
+        tests=(f"{OWN}failover.py::test_sessions_that_come_back_after_the_rows_make_nobody_begin_anew",),
     ),
     Mutant(
         "owning: a host whose session is gone trusts its memory to the end of its lease",
