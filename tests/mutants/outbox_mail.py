@@ -15,6 +15,7 @@ OUTBOX_MAIL = (
         CLERK,
         '                raise Stays(f"{type(error).__name__}: {error}") from error\n',
         "                pass\n",
+        also=((CLERK, " or (isinstance(error, StoreFull) and not arrived.sender)", ""),),
         tests=(MAIL + "test_rows_wait_while_the_store_is_full",),
     ),
     Mutant(
