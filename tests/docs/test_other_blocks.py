@@ -57,6 +57,8 @@ PROGRAMS: Final = {
         "eval",
         "sleep",
         "kill",
+        "wait",
+        "createdb",
         "head",
         "ls",
         "install",
@@ -151,7 +153,11 @@ def whole_lines(block: Block) -> Iterator[str]:
 
 
 def without_settings(words: list[str]) -> list[str]:
-    """Return a command without variables set before it and without redirections."""
+    """Return a command without variables set before it, without redirections, and without the words of a loop."""
+    if words and words[0] in {"for", "done"}:
+        return []
+    while words and words[0] in {"do", "until"}:
+        words = words[1:]
     while words and (words[0] in {"sudo", "nohup", "$("} or re.fullmatch(r"[A-Z_]+=.*", words[0])):
         words = words[1:]
     for mark in (">", ">>", "<", "2>"):
