@@ -131,7 +131,7 @@ async def test_lists_refuse_a_wrong_query(http_client: HttpClient, route: str, q
         ("/dead?since=5", ["since looks like seconds"]),
         ("/dead?since=yesterday", ["since must be a whole number"]),
         ("/dead?order=id", ["unknown query parameter 'order'"]),
-        ("/status?pool=a", ["unknown query parameter 'pool'", "takes none"]),
+        ("/status?pool=a", ["unknown query parameter 'pool'", "takes fresh"]),
     ],
 )
 async def test_each_list_knows_its_own_parameters(http_client: HttpClient, query: str, words: list[str]) -> None:

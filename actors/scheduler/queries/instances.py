@@ -29,9 +29,9 @@ async def page(provider: StoreProvider, start: str, limit: int, shown: Shown) ->
         if not await shown(name) or (shown_one := await instance(provider, name)) is None:
             continue
         if len(found) == limit:
-            return InstancePage(found, truncated=True, cursor=found[-1].name, away=sorted(away))
+            return InstancePage(found, truncated=True, cursor=found[-1].name, away=tuple(sorted(away)))
         found.append(shown_one)
-    return InstancePage(found, truncated=False, away=sorted(away))
+    return InstancePage(found, truncated=False, away=tuple(sorted(away)))
 
 
 async def names(provider: StoreProvider, start: str, away: set[str] | None = None) -> AsyncIterator[str]:
