@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "a failed turn keeps what it took from the host",
-        "actors/runtime/activation.py",
+        "actors/runtime/going.py",
         "        for func, args in lost.if_lost:\n            func(*args)\n",
         "",
     ),
@@ -88,16 +88,23 @@ MUTANTS = (
     ),
     Mutant(
         "a failed turn keeps its memory",
-        "actors/runtime/activation.py",
+        "actors/runtime/going.py",
         "        self.actor = None\n        if self._worker is not me:\n",
         "        if self._worker is not me:\n",
     ),
     Mutant(
         "a failed turn keeps its writes",
-        "actors/runtime/activation.py",
+        "actors/runtime/going.py",
         "        lost, self.storage.layer = self.storage.layer, CLOSED\n",
         "        lost, self.storage.layer = self.storage.layer, CLOSED\n"
         "        if lost.puts or lost.deletes:\n            self._commit(lost, UNSET)\n",
+        also=(
+            (
+                "actors/runtime/going.py",
+                "from tocsin.storage.api import OrderedStore\n",
+                "from tocsin.storage.api import UNSET, OrderedStore\n",
+            ),
+        ),
     ),
     Mutant(
         "a lease shorter than its attempt",
