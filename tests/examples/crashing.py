@@ -1,10 +1,11 @@
 """Runs an example in forks of one process; each dies at another step, and is then run to its end.
 
-    python -m tests.examples.crashing EXAMPLE FOLDER DATABASE FORKS
+    python -m tests.examples.crashing EXAMPLE FOLDER DATABASE OF_APP OF_DRAIN
 
-Fork n works in FOLDER/n and with DATABASE_URL=DATABASE, where {n} stands for its number. It dies at its n-th step
-without a word, as by SIGKILL; what it was about to do is in FOLDER/n/died. Steps are those of the drain, and the app's
-own insert.
+Fork n works in FOLDER/n and with DATABASE_URL=DATABASE, where {n} stands for its number. It dies at a step without a
+word, as by SIGKILL; what it was about to do is in FOLDER/n/died. Steps are the app's own inserts, at which the first
+OF_APP forks die, and those of the drain, at which the next OF_DRAIN do. Each kind is counted by itself: app and drain
+run side by side, and which of them is ahead differs from fork to fork.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Stepwise(list[Statement]):
         self.steps.step("before COMMIT")
 
 
-def watch(steps: Steps) -> None:
-    """Make steps of whatever changes something."""
+def watch(of_app: Steps, steps: Steps) -> None:
+    """Make steps of whatever changes something: of the app, and of the drain."""
     submit = SchedulerTarget.submit_batch
     Stepwise.steps = steps
 
@@ -68,7 +69,7 @@ def watch(steps: Steps) -> None:
     for database in (AsyncpgDatabase, SQLAlchemyDatabase):
         _watch_database(database, steps)
     for form in ("insert", "dollar"):
-        _watch_entry(form, steps)
+        _watch_entry(form, of_app)
 
 
 def _watch_database(database: Any, steps: Steps) -> None:
@@ -102,14 +103,14 @@ def loaded(example: str) -> ModuleType:
     return module
 
 
-def forked(example: str, folder: Path, database: str, fatal: int) -> int:
-    """The process; it ends with DIED at that step, or with 0."""
+def forked(example: str, folder: Path, database: str, of_app: int, of_drain: int) -> int:
+    """The process; it ends with DIED at one of those steps, or with 0."""
     if pid := os.fork():
         return pid
     try:
         os.chdir(folder)
         os.environ["DATABASE_URL"] = database
-        watch(Steps(fatal))
+        watch(Steps(of_app), Steps(of_drain))
         asyncio.run(loaded(example).main())
         os._exit(0)
     except BaseException:  # a fork must not go on as its parent
@@ -117,17 +118,18 @@ def forked(example: str, folder: Path, database: str, fatal: int) -> int:
         os._exit(1)
 
 
-def main(example: str, folder: str, database: str, forks: str) -> None:
+def main(example: str, folder: str, database: str, of_app: str, of_drain: str) -> None:
     os.chdir(folder)
     loaded(example)  # forks have imported all it needs
     assert Drain.__init__.__kwdefaults__ is not None
     Drain.__init__.__kwdefaults__["hold"] = 0.5  # or each fork would wait for some seconds
+    fatal = [(n, 0) for n in range(1, int(of_app) + 1)] + [(0, n) for n in range(1, int(of_drain) + 1)]
     for died in (True, False):
         processes = []
-        for n in range(1, int(forks) + 1):
+        for n, steps in enumerate(fatal, 1):
             mine = Path(folder, str(n))
             mine.mkdir(exist_ok=True)
-            processes.append(forked(example, mine, database.replace("{n}", str(n)), n if died else 0))
+            processes.append(forked(example, mine, database.replace("{n}", str(n)), *(steps if died else (0, 0))))
         for process in processes:
             code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
             assert code in ((0, DIED) if died else (0,)), f"a fork ended with {code}"
