@@ -39,8 +39,9 @@ HTTP_STANDS_ON: Final = {
     "schedules_port",
     "submitting",
     "job_checks",
+    "source",
 }
-"""Modules of `client`: the port and its parts."""
+"""Modules of `client`: the port and its parts, and what the host of a request says of its answer, which is data."""
 
 
 NO_METHODS: Final = {"name", "schedules", "clock"}

@@ -289,7 +289,8 @@ async def test_a_week_of_minutes_down_with_misfire_skip(sim: SimulatedHost) -> N
 
     assert (first.state, run.state, run.reason) == ("fired", "skipped", "misfire")
     assert 1 + (run.count or 0) + len(on_time) == 7 * 24 * 60 and len(on_time) <= 2
-    assert slots_of(sim.deliveries) == [one.slot for one in on_time]
+    # Both were due when the host opened and were sent at that instant, so which arrived first is the loop's draw.
+    assert sorted(slots_of(sim.deliveries)) == [one.slot for one in on_time]
 
 
 @on_simulated_host(occurrences_kept=20_000)

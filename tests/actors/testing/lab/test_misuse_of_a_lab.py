@@ -67,8 +67,8 @@ async def test_an_assertion_shows_what_is_scheduled_instead() -> None:
 
 async def test_a_startup_that_fails_is_told_with_its_cause_and_leaves_nothing() -> None:
     before = asyncio.get_running_loop().time
-    shop = Shop("postgres://nowhere")
-    with pytest.raises(SettingsError, match="the store 'postgres://nowhere' is not known"):
+    shop = Shop("mysql://nowhere")
+    with pytest.raises(SettingsError, match="the store 'mysql://nowhere' is not known"):
         async with lab(shop.app):
             pass
 
