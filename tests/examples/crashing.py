@@ -22,11 +22,12 @@ from typing import Any, Final
 
 from tocsin.actors.outbox.databases import AsyncpgDatabase, SQLAlchemyDatabase
 from tocsin.actors.outbox.drain import Drain
-from tocsin.actors.outbox.entry import OutboxEntry
+from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.statements import Statement
 from tocsin.actors.outbox.target import SchedulerTarget
 
 DIED: Final = 9
+PUT_OFF: Final = "6s"
 
 
 class Steps:
@@ -72,6 +73,16 @@ def watch(of_app: Steps, steps: Steps) -> None:
         _watch_entry(form, of_app)
 
 
+def put_off() -> None:
+    """Have jobs run later than the last step: a callback that dies with its fork is in doubt, and its lease is held."""
+    run_after = Outbox.run_after
+
+    def later(self: Outbox, after: Any, *given: Any, **options: Any) -> OutboxEntry:
+        return run_after(self, PUT_OFF, *given, **options)
+
+    Outbox.run_after = later  # type: ignore[method-assign, assignment]
+
+
 def _watch_database(database: Any, steps: Steps) -> None:
     run = database.run
 
@@ -111,6 +122,8 @@ def forked(example: str, folder: Path, database: str, of_app: int, of_drain: int
         os.chdir(folder)
         os.environ["DATABASE_URL"] = database
         watch(Steps(of_app), Steps(of_drain))
+        if of_app or of_drain:
+            put_off()
         asyncio.run(loaded(example).main())
         os._exit(0)
     except BaseException:  # a fork must not go on as its parent
