@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler.model.followers import Follower, followers_of
+from tocsin.actors.scheduler.model.line_names import MARK, level_in
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
@@ -31,7 +32,7 @@ from tocsin.actors.scheduler.model.rows import (
     split_lease_key,
     split_lines_key,
 )
-from tocsin.actors.scheduler.model.suspects import ALONE, MARK, WORKER_SHARE, level_in, level_of, share_of_worker
+from tocsin.actors.scheduler.model.suspects import ALONE, WORKER_SHARE, level_of, share_of_worker
 from tocsin.dispatch.pulled import Claimed
 from tocsin.storage.api import after
 from tocsin.storage.memory import SortedMap

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.pulled import Hold
 from tocsin.actors.scheduler.client.scheduler import Scheduler
-from tocsin.actors.scheduler.model.suspects import (
-    ALONE,
-    WORKER_SHARE,
-    level_in,
-    level_of,
-    plain,
-    share_of_level,
-    share_of_worker,
-)
+from tocsin.actors.scheduler.model.line_names import level_in, queue_in
+from tocsin.actors.scheduler.model.suspects import ALONE, WORKER_SHARE, level_of, share_of_level, share_of_worker
 from tocsin.dispatch.pulled import Claimed, WorkerInfo
 from tocsin.errors import ActorError, StaleLeaseError, StoreError
 
@@ -253,7 +246,7 @@ class Watch:
     def look(self) -> None:
         instance, promises = self.instance, self.instance.disk.pulled
         startable = list(promises.may_start(instance.clock.now_ms() - 500)) if instance.claims else []
-        singly = {plain(queue) for queue, _ in startable if level_in(queue) == ALONE}
+        singly = {queue_in(queue) for queue, _ in startable if level_in(queue) == ALONE}
         most = LOOKS
         if instance.storm:
             most = LOOKS_OF_STEPS if instance.promises.steps else LOOKS_OF_STORMS if instance.storm_now else LOOKS_AFTER
@@ -269,7 +262,7 @@ class Watch:
             for queue, key in startable:
                 if held and share + share_of_level(level_in(queue)) > WORKER_SHARE:
                     continue  # it has its share of suspects
-                if worker.takes(plain(queue)):
+                if worker.takes(queue_in(queue)):
                     times = apart[n, key] = self._apart.get((n, key), 0) + 1
                     promises.must(times < most, f"a claim of {worker.id} waits, and {key!r} may start")
         self._apart = apart

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
-from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS, WORKER_SHARE, level_in, marked, plain, share_of_level
-from tocsin.actors.scheduler.state.job_queues import Others
+from tocsin.actors.scheduler.model.line_names import level_in, marked, queue_in
+from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS, WORKER_SHARE, share_of_level
+from tocsin.actors.scheduler.state.ready_heap import Others
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import apply
 from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked
@@ -157,7 +158,7 @@ def _ready_queues(turn: Turn, waiting_claims: WaitingClaims) -> Iterator[Ready]:
     heads, seen = turn.state.lines.pulled, set[str]()
     if waiting_claims.of_all:
         for line in heads.ready_queues(turn.now):
-            queue = plain(line)
+            queue = queue_in(line)
             if waiting_claims.waiting_for(queue):
                 seen.add(line)
                 yield line, queue, level_in(line)

@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol, TypeVar
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.inflight.activity import WORKER, Activities, Attempts
-from tocsin.actors.scheduler.model.suspects import ALONE, marked
+from tocsin.actors.scheduler.model.line_names import marked
+from tocsin.actors.scheduler.model.suspects import ALONE
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, GiveBack
 from tocsin.errors import HostClosedError, NotFoundError, StoreLocked, TocsinError

@@ -20,10 +20,10 @@ from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
 from tocsin.actors.scheduler.model import counters, rows
 from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT
+from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
 from tocsin.actors.scheduler.model.schedule_rows import RECHECK
-from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.state.in_memory_view import hold
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
@@ -338,7 +338,7 @@ def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     heads: list[int] = []
     for (pool, queue), line in buckets.items():
         cap = look.pools.get(pool, rows.PoolRow(1))
-        if not plain(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
+        if not queue_in(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
             heads.extend(first for _, first in line.values())
     if (clock := look.clock) is not None:
         # What is later waits for an advance, which is itself a reason to wake; what is due is to be looked at at once.

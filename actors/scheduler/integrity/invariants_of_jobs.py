@@ -14,7 +14,9 @@ from tocsin.actors.scheduler.integrity.findings import Findings, shown
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import json_fault
+from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
 from tocsin.actors.scheduler.model.followers import followers_of
+from tocsin.actors.scheduler.model.line_names import line_of
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
@@ -37,7 +39,6 @@ from tocsin.actors.scheduler.model.rows import (
     parked_key,
     timer_key,
 )
-from tocsin.actors.scheduler.model.suspects import queue_of
 from tocsin.actors.scheduler.state.in_memory_view import InMemoryView
 from tocsin.actors.scheduler.state.labels import META_LABELS, SINCE_LAYOUT, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
@@ -139,8 +140,8 @@ class Look:
         self.found.rows += len(meta)
         if (layout := layout_of(meta)) is None:
             layout = b"%d" % LAYOUT
-        if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
-            self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {LAYOUT}")
+        if not layout.isdigit() or len(layout) > 9 or int(layout) > FLOW_LAYOUT:
+            self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {FLOW_LAYOUT}")
             return False
         self.is_recounted = META_RECOUNT in meta
         self.counts_paths = int(layout) >= 2 and not self.is_recounted
@@ -320,7 +321,7 @@ class _OfJob:
 def place_of(job: JobRow, at: AtRow | None) -> bytes:
     """Return the key of a waiting job's line row. `at` is the job's own row of its place; None if it has none."""
     at = at or AtRow(job.scheduled_for)
-    return line_key(job.pool, queue_of(job, at), job.priority, at.next_at, job.id)
+    return line_key(job.pool, line_of(job, at), job.priority, at.next_at, job.id)
 
 
 def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJob:

@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from tocsin.actors.scheduler.model.asked_by import Pause
+from tocsin.actors.scheduler.model.flow_rows import JobExtras, PoolFlow
+from tocsin.actors.scheduler.model.row import Row as Row
 from tocsin.dispatch.retry import Retry
 
 DUE_DIGITS: Final = 15
@@ -24,10 +26,6 @@ PULLED: Final = "pulled"
 """The kind of the leases of workers."""
 INLINE_ARGS: Final = 64 * 1024
 """Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
-
-
-class Row(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """`tag` is the version: a later shape gets another number and a decoder for both."""
 
 
 class ScheduleRef(Row, frozen=True, array_like=True, tag=1):
@@ -86,6 +84,7 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     """For how long its result is kept, if that was asked for."""
     older_retry: bool = False  # `retry` was asked for in the older system's words
     trace: tuple[str, str] | None = None  # `traceparent` and `tracestate` of what asked for it
+    extras: JobExtras | None = None  # what few jobs have
 
     @property
     def target(self) -> str:
@@ -118,6 +117,7 @@ class AtRow(Row, frozen=True, array_like=True, tag=1):
     """False once retried from the dead: `expires_at` no longer counts."""
     moved_to: int | None = None  # the due instant since it was rescheduled, in place of the job's own
     apart: int = 0  # its level in `suspects`: how far it is kept apart from others
+    in_turn: bool = False  # it stands in the line of its shard key, which has turns with others
 
 
 class LeaseRow(Row, frozen=True, array_like=True, tag=1):
@@ -146,6 +146,8 @@ class LeaseRow(Row, frozen=True, array_like=True, tag=1):
     retry_at: int = 0
     """For `unknown`: no next attempt before this, nor before `until`."""
     promised: int = 0  # until when an `/extend` has said that it holds: `until` is never before that
+    shard: str = ""  # of its line, if it has turns with others
+    origin: str = ""  # the named origin to which its callback goes
 
 
 class LinesRow(Row, frozen=True, array_like=True, tag=1):
@@ -172,6 +174,7 @@ class PoolRow(Row, frozen=True, array_like=True, tag=1):
     paused: bool = False
     set_by: str = "job"
     pause: Pause | None = None
+    flow: PoolFlow | None = None
 
 
 class DeadRow(Row, frozen=True, array_like=True, tag=1):

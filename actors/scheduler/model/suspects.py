@@ -11,10 +11,8 @@ from typing import Final
 
 import msgspec
 
-from tocsin.actors.scheduler.model.rows import AtRow, JobRow, LastError
+from tocsin.actors.scheduler.model.rows import AtRow, LastError
 
-MARK: Final = "~"
-"""Prefix of the queue of a line, once for each level: no name of a user's queue begins with it."""
 SOME: Final = 1
 """The level of jobs with two losses: they share a part of the host, or of a worker, and others run beside them."""
 FEW: Final = 2
@@ -34,32 +32,6 @@ def level_of(at: AtRow) -> int:
     """Return how far from others a job is kept, 0: not at all. Jobs that were lost twice before there were levels are
     of the first one."""
     return max(at.apart, SOME if at.losses >= LOSSES_TOGETHER else 0)
-
-
-def queue_of(job: JobRow, at: AtRow) -> str:
-    """Return the queue of the line in which the job waits."""
-    return marked(job.queue, level_of(at))
-
-
-def marked(queue: str, level: int) -> str:
-    """Return the name of the line of a queue and a level."""
-    return MARK * level + queue
-
-
-def level_in(line: str) -> int:
-    """Return the level that the name of a line tells."""
-    return len(line) - len(plain(line))
-
-
-def plain(line: str) -> str:
-    """Return the queue whose jobs stand in the line: "" for callbacks."""
-    return line.lstrip(MARK)
-
-
-def place_in(line: str, due: int) -> AtRow:
-    """Derive what a place in a line tells of a job whose own row of it is lost."""
-    level = level_in(line)
-    return AtRow(due, losses=level + 1 if level else 0, apart=level)
 
 
 def lost(at: AtRow, error: LastError) -> AtRow:

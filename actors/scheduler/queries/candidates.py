@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.rows import (
     DUE_DIGITS,
@@ -24,7 +25,6 @@ from tocsin.actors.scheduler.model.rows import (
     split_line_tail,
     split_lines_key,
 )
-from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.queries.jobs import read, whole
 from tocsin.actors.scheduler.queries.queue_stats import is_counted
 from tocsin.actors.scheduler.state import labels
@@ -336,7 +336,7 @@ async def _buckets(view: StoreView, wanted: Filter, most: int | None = None) -> 
 
 
 def _is_of(key: bytes, queue: str) -> bool:
-    return plain(split_lines_key(key)[1]) == queue
+    return queue_in(split_lines_key(key)[1]) == queue
 
 
 def _bounds(prefix: bytes, now: int, wanted: Filter) -> tuple[bytes, bytes]:

@@ -15,10 +15,10 @@ from typing import Final
 
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS
-from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.queries.instances import names
 from tocsin.actors.scheduler.queries.jobs import buckets_of, due_in, instance_row, one, read
 from tocsin.actors.scheduler.queries.standing import Buckets
@@ -49,7 +49,9 @@ class Held:
 
     def first_due(self, *, pulled: bool) -> int | None:
         """Return when the first of its callbacks, or of its jobs of queues, was or is due."""
-        found = (due for (_, queue, _), (count, due) in self.buckets.items() if count and bool(plain(queue)) is pulled)
+        found = (
+            due for (_, queue, _), (count, due) in self.buckets.items() if count and bool(queue_in(queue)) is pulled
+        )
         return min(found, default=None)
 
 
@@ -127,7 +129,7 @@ class Counting:
             found.waiting, found.running = found.waiting + held.waiting, found.running + held.running
             found.dead += held.dead
             for (pool, queue, _), (count, _) in held.buckets.items():
-                queues[plain(queue) or CALLBACKS] += count
+                queues[queue_in(queue) or CALLBACKS] += count
                 if pool:
                     pools[pool] += count
             for kind, pulled in (("callback", False), ("worker", True)):

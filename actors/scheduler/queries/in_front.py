@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.line_names import line_of
 from tocsin.actors.scheduler.model.rows import LeaseRow, LinesRow, bucket_prefix, lines_key, split_lease_key
-from tocsin.actors.scheduler.model.suspects import queue_of
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS
+from tocsin.actors.scheduler.state.ready_heap import PRIORITY_MS
 from tocsin.storage.api import Range, StoreView, after
 
 COUNTED: Final = 1_000
@@ -18,7 +18,7 @@ LEASES_READ: Final = 1_000
 
 async def in_front(view: StoreView, found: Found, now: int) -> int:
     """Count the due jobs of its line that start before this one, up to 1,000."""
-    job, due, pool, line = found.job, found.place.next_at, found.job.pool, queue_of(found.job, found.place)
+    job, due, pool, line = found.job, found.place.next_at, found.job.pool, line_of(found.job, found.place)
     key = lines_key(pool, line)
     row = query.read(LinesRow, key, (await view.get([key])).get(key))
     ranges: list[Range] = []

@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.clock import CLOCK
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.line_names import level_in, queue_in
 from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
 from tocsin.actors.scheduler.model.rows import (
@@ -38,7 +39,6 @@ from tocsin.actors.scheduler.model.rows import (
     split_lease_key,
     split_lines_key,
 )
-from tocsin.actors.scheduler.model.suspects import level_in, plain
 from tocsin.actors.scheduler.queries.standing import Buckets, Standing, standing
 from tocsin.storage.api import Range, Row, StoreView, after
 
@@ -194,7 +194,7 @@ async def due_callbacks(view: StoreView, until: int) -> int:
     """Count the callbacks that are due by then or on their way, up to a bound."""
     families = (b"lines/", b"lease/")
     lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
-    waiting = {name: bucket for name, bucket in buckets_of(lines).items() if not plain(name[1])}
+    waiting = {name: bucket for name, bucket in buckets_of(lines).items() if not queue_in(name[1])}
     rows = (read(LeaseRow, key, value) for key, value in leases)
     sent = sum(row is not None and row.kind == "fired" for row in rows)
     return min((await due_in(view, waiting, until))[0] + sent, DUE_COUNTED)

@@ -11,9 +11,9 @@ from tocsin.actors.scheduler.inflight.permits import NOT_DISPATCHING
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.due_run import FOR_WORKERS, JUST_DUE, TIME_OVER, LeftBehind
+from tocsin.actors.scheduler.model.line_names import level_in, queue_in
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import META_COUNTERS
-from tocsin.actors.scheduler.model.suspects import level_in, plain
 from tocsin.actors.scheduler.queries import instances, why
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.storage.api import StoreProvider, StoreView, after
@@ -76,8 +76,8 @@ async def _reasons(
         held = await why.of_pool(view, pool) if pool else []
         if held:
             found = held[0].code, held[0].message
-        elif plain(queue):
-            found = _of_queue(plain(queue), facts)
+        elif queue_in(queue):
+            found = _of_queue(queue_in(queue), facts)
         else:
             found = _of_callbacks(level_in(queue), facts, time_over)
         jobs[found] += count

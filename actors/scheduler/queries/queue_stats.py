@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.records import Pending, Queue
 from tocsin.actors.scheduler.model.rows import (
     META_COUNTERS,
@@ -16,7 +17,6 @@ from tocsin.actors.scheduler.model.rows import (
     bucket_prefix,
     split_lines_key,
 )
-from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.state.layout import OLDEST, layout_of
 from tocsin.actors.scheduler.state.path_counts import PATH_BYTES, PATHS, path_key
@@ -35,7 +35,7 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
     for key, value in lines:
         row = query.read(LinesRow, key, value)
         pool, line = split_lines_key(key)
-        queue = plain(line)
+        queue = queue_in(line)
         if row is None or not queue:
             continue
         for priority, (count, first_due) in row.buckets.items():

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tocsin.actors.scheduler.model.line_names import level_in, queue_in
 from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
-from tocsin.actors.scheduler.model.suspects import level_in
 from tocsin.actors.scheduler.state.job_queues import slots_left
 
 Buckets = Mapping[tuple[str, str, int], tuple[int, int]]
@@ -53,11 +53,12 @@ def standing(
     late: dict[str, int] = {}
     due = False
     for (pool, line, _), (waiting, first) in buckets.items():
-        due = due or (not line and waiting > 0 and first <= now + AGAIN_MS)
+        queue = queue_in(line)
+        due = due or (not queue and waiting > 0 and first <= now + AGAIN_MS)
         if not waiting or first > now:
             continue
         if not level_in(line) and (not pool or slots_left(pools.get(pool), held[pool])):
-            late[line] = max(late.get(line, 0), now - first)
+            late[queue] = max(late.get(queue, 0), now - first)
     if paused or is_test_clock:
         late = {}
     callbacks = late.pop("", 0)

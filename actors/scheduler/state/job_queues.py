@@ -8,177 +8,16 @@ entry: it costs nothing until its pool changes.
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence, Set
-from itertools import count
+from collections import Counter
+from collections.abc import Iterator, Set
 from typing import Final, NamedTuple
 
-from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow, bucket_prefix
-from tocsin.actors.scheduler.model.suspects import level_in, plain
+from tocsin.actors.scheduler.model.line_names import level_in
+from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow
+from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket, ReadyHeap
 
-PRIORITY_MS: Final = 30_000
 LineName = tuple[str, str]
 NO_LEVELS: Final[Set[int]] = frozenset()
-
-
-class PriorityBucket:
-    """The waiting jobs of one priority in one line."""
-
-    __slots__ = ("count", "first_due", "line", "prefix", "priority", "serial")
-
-    def __init__(self, line: Line, priority: int) -> None:
-        self.line = line
-        self.priority = priority
-        self.prefix = bucket_prefix(line.pool, line.queue, priority)
-        self.count = 0
-        self.first_due = 0  # while count: no row of the bucket is due earlier
-        self.serial = 0  # of its one valid heap entry
-
-    @property
-    def order(self) -> int:
-        """Return the place in the start order: each level of priority is worth 30 s."""
-        return self.first_due - self.priority * PRIORITY_MS
-
-
-class Line:
-    """The waiting jobs of one pool and queue, by priority."""
-
-    __slots__ = ("buckets", "pool", "queue")
-
-    def __init__(self, pool: str, queue: str) -> None:
-        self.pool = pool
-        self.queue = queue
-        self.buckets: dict[int, PriorityBucket] = {}
-
-    def row(self) -> LinesRow | None:
-        """Return the summary as it is stored; None if nothing waits."""
-        waiting = {s.priority: (s.count, s.first_due) for s in self.buckets.values() if s.count}
-        return LinesRow(waiting) if waiting else None
-
-
-Entry = tuple[int, int, PriorityBucket]
-Others = Callable[[PriorityBucket], bool]
-
-
-class ReadyHeap:
-    """Buckets in the order in which they may start: those of the future by due instant, those due by start order.
-
-    Each bucket has at most one valid entry, known by its serial. Other entries are stale and dropped when met.
-    """
-
-    def __init__(self, may_start: Callable[[Line], bool], room: Callable[[str], int | None]) -> None:
-        self._may_start, self._room = may_start, room
-        self._future: list[Entry] = []
-        self._ready: dict[str, list[Entry]] = {}  # by queue
-        self._turns: OrderedDict[str, int] = OrderedDict()  # by queue: its last turn, or when it came; in that order
-        self._turn = count(1)
-        self._serial = count(1)
-        self._compact_at = 1_000
-
-    def enter(self, bucket: PriorityBucket) -> None:
-        """Give the bucket its one valid entry, if its line may start at all."""
-        bucket.serial = 0
-        if self._may_start(bucket.line):
-            bucket.serial = next(self._serial)
-            heapq.heappush(self._future, (bucket.first_due, bucket.serial, bucket))
-            if len(self._future) > self._compact_at:
-                self._compact()
-
-    def any_ready(self, now: int, queue: str) -> bool:
-        """Return whether a due job of the queue may start."""
-        self._promote_due(now)
-        return self._is_ready(queue)
-
-    def ready_queues(self, now: int) -> Iterator[str]:
-        """Yield queues with a due job that may start, the one whose turn it is first. There may be many, so each is
-        checked only when it is asked for."""
-        self._promote_due(now)
-        return (queue for queue in self._turns if self._is_ready(queue))
-
-    def ready_of(self, now: int, queues: Sequence[str]) -> list[str]:
-        """Return those of these queues that have a due job that may start, in the order of their turns."""
-        self._promote_due(now)
-        return sorted(filter(self._is_ready, queues), key=self._turns.__getitem__)
-
-    def had_turn(self, queue: str) -> None:
-        """Note that the queue has had its turn: the others come first now."""
-        self._turns[queue] = next(self._turn)
-        self._turns.move_to_end(queue)
-
-    def forget(self, queue: str) -> None:
-        """Forget the turn of a queue in which nothing waits: when it comes again, it is behind the others."""
-        self._turns.pop(queue, None)
-
-    def next_due(self, now: int) -> int | None:
-        """Return when the first future bucket that may start is due."""
-        self._promote_due(now)
-        bucket = self._peek(self._future)
-        return None if bucket is None else bucket.first_due
-
-    def pick(
-        self, now: int, queue: str, most: int, of_pool: Counter[str], after_others: Others | None = None
-    ) -> list[PriorityBucket]:
-        """Take up to `most` due buckets that may start, in start order. Give each back with `enter`.
-
-        No more buckets of a pool are taken than it has slots (`of_pool` counts them): its first jobs are in those, and
-        other pools need the rest. `after_others` says which buckets others come before.
-        """
-        self._promote_due(now)
-        ready = self._ready.get(queue, [])
-        picked: list[PriorityBucket] = []
-        passed: list[Entry] = []
-        while ready and len(picked) < most:
-            entry = heapq.heappop(ready)
-            _, serial, bucket = entry
-            if serial != bucket.serial or not bucket.count:
-                continue
-            if after_others is not None and after_others(bucket):
-                passed.append(entry)
-                continue
-            room = self._room(bucket.line.pool)
-            if room is not None and room and of_pool[bucket.line.pool] >= room:
-                passed.append(entry)
-                continue
-            bucket.serial = 0
-            if self._may_start(bucket.line):
-                picked.append(bucket)
-                of_pool[bucket.line.pool] += 1
-        for entry in passed:
-            heapq.heappush(ready, entry)
-        return picked
-
-    def _is_ready(self, queue: str) -> bool:
-        heap = self._ready.get(queue)
-        if heap is None or self._peek(heap) is None:
-            self._ready.pop(queue, None)
-            return False
-        return True
-
-    def _promote_due(self, now: int) -> None:
-        while self._future and self._future[0][0] <= now:
-            _, serial, bucket = heapq.heappop(self._future)
-            if serial == bucket.serial and bucket.count:
-                queue = bucket.line.queue
-                heapq.heappush(self._ready.setdefault(queue, []), (bucket.order, serial, bucket))
-                if queue not in self._turns:
-                    self._turns[queue] = next(self._turn)
-
-    def _peek(self, heap: list[Entry]) -> PriorityBucket | None:
-        while heap:
-            _, serial, bucket = heap[0]
-            if serial == bucket.serial and bucket.count:
-                if self._may_start(bucket.line):
-                    return bucket
-                bucket.serial = 0
-            heapq.heappop(heap)
-        return None
-
-    def _compact(self) -> None:
-        """Drop stale entries before they outgrow the lines: each first job that changes leaves one behind."""
-        self._future = [entry for entry in self._future if entry[1] == entry[2].serial]
-        heapq.heapify(self._future)
-        self._compact_at = 2 * len(self._future) + 1_000
 
 
 def slots_left(pool: PoolRow | None, held: int) -> int:
@@ -207,7 +46,7 @@ class JobQueues:
         self.touched: set[LineName] = set()
         self.paused = False  # the whole instance
         self.in_queue: Counter[str] = Counter()
-        """How many jobs wait in each queue, those of the future included."""
+        """How many jobs wait in lines of each base, those of the future included."""
         self.headless: dict[bytes, PriorityBucket] = {}
         """Buckets whose first job was removed, by prefix: the next one must be looked up when the turn closes."""
         self._lines: dict[LineName, Line] = {}
@@ -226,7 +65,7 @@ class JobQueues:
         for priority, (waiting, first_due) in row.buckets.items():
             bucket = line.buckets[priority] = PriorityBucket(line, priority)
             bucket.count, bucket.first_due = waiting, first_due
-            self.in_queue[name[1]] += waiting
+            self.in_queue[line.base] += waiting
             self._enter(bucket)
 
     def add(self, pool: str, queue: str, priority: int, due: int, jobs: int = 1) -> PriorityBucket:
@@ -236,7 +75,7 @@ class JobQueues:
         if bucket is None:
             bucket = line.buckets[priority] = PriorityBucket(line, priority)
         bucket.count += jobs
-        self.in_queue[queue] += jobs
+        self.in_queue[line.base] += jobs
         if bucket.count == jobs or due < bucket.first_due:
             bucket.first_due = due
             self._enter(bucket)
@@ -246,11 +85,12 @@ class JobQueues:
     def remove(self, pool: str, queue: str, priority: int, due: int) -> PriorityBucket:
         """Count one job fewer, and return the bucket it leaves."""
         bucket = self._lines[pool, queue].buckets[priority]
+        base = bucket.line.base
         bucket.count -= 1
-        self.in_queue[queue] -= 1
-        if not self.in_queue[queue]:
-            del self.in_queue[queue]
-            self.pulled.forget(queue)
+        self.in_queue[base] -= 1
+        if not self.in_queue[base]:
+            del self.in_queue[base]
+            self.pulled.forget(base)
         self.touched.add((pool, queue))
         if bucket.count and due == bucket.first_due:
             self.headless[bucket.prefix] = bucket
@@ -289,8 +129,8 @@ class JobQueues:
         line = self._lines.get(name)
         if line is None:
             line = self._lines[name] = Line(*name)
-            if line.queue and not plain(line.queue):
-                self._suspects[name] = level_in(line.queue)
+            if line.queue and not line.is_pulled and (level := level_in(line.queue)):
+                self._suspects[name] = level
             self._of_pool.setdefault(line.pool, {})[name] = None
         return line
 
@@ -341,9 +181,9 @@ class JobQueues:
     def callback_first(self, bucket: PriorityBucket, now: int) -> bool:
         """Return whether a callback of the same pool comes before this bucket of pulled jobs: they share its slots."""
         for name in self._of_pool.get(bucket.line.pool, ()) if bucket.line.pool else ():
-            if plain(name[1]):
+            if (line := self._lines[name]).is_pulled:
                 continue
-            for other in self._lines[name].buckets.values():
+            for other in line.buckets.values():
                 stands = other.count and (other.serial or name in self._suspects)
                 if stands and other.first_due <= now and other.order < bucket.order:
                     return True
@@ -374,4 +214,4 @@ class JobQueues:
         """Enter the bucket in its heap. Callbacks of suspects are in neither heap: `suspects_ready` finds them."""
         name = bucket.line.pool, bucket.line.queue
         if name not in self._suspects:
-            (self.pulled if bucket.line.queue else self._called).enter(bucket)
+            (self.pulled if bucket.line.is_pulled else self._called).enter(bucket)

@@ -15,6 +15,8 @@ import msgspec
 from tocsin.actors.scheduler.model import counters as balance
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
+from tocsin.actors.scheduler.model.line_names import line_of, place_in
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.row_kinds import Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
@@ -42,7 +44,6 @@ from tocsin.actors.scheduler.model.rows import (
     line_key,
     lines_key,
 )
-from tocsin.actors.scheduler.model.suspects import place_in, queue_of
 from tocsin.actors.scheduler.state.fronts import Fronts
 from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
@@ -121,12 +122,12 @@ def _check_layout(state: SchedulerState, value: bytes | None) -> int:
         if not value.isdigit():
             raise StoreCorrupt(f"meta/layout is {value[:40]!r}, not a number: restore a backup of this store")
         layout = int(value)
-    if layout != LAYOUT:
+    if layout < LAYOUT:
         state.storage.put(META_LAYOUT, b"%d" % LAYOUT)
-    state.has_layout = True
-    if layout > LAYOUT:
+    state.has_layout, state.has_flow = True, layout == FLOW_LAYOUT
+    if layout > FLOW_LAYOUT:
         raise StoreSchema(
-            f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
+            f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {FLOW_LAYOUT}: "
             "upgrade tocsin, or open the store with the newer one"
         )
     return layout
@@ -237,7 +238,7 @@ async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -
     for job_id, stands in keys.items():
         job = found.jobs[job_id]
         place = at.get(job_id) or _as_the_line_says(job, stands)
-        queue = queue_of(job, place)
+        queue = line_of(job, place)
         right = line_key(job.pool, queue, job.priority, place.next_at, job_id)
         for key in stands:
             if key != right and right in stands:

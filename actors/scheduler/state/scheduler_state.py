@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.model.clock import ClockRow
+from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
+from tocsin.actors.scheduler.model.line_names import SHARD, base_of, line_of, marked, place_in, shard_of
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
     INSTANCE,
@@ -53,13 +54,16 @@ from tocsin.actors.scheduler.model.rows import (
     split_line_tail,
     timer_key,
 )
-from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
+from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.state.fronts import Fronts
-from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
-from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots, Occurrences
+from tocsin.actors.scheduler.state.limits import DEFAULTS, HISTORY_MS
+from tocsin.actors.scheduler.state.limits import TIMEOUT_MS as TIMEOUT_MS
+from tocsin.actors.scheduler.state.limits import Limits as Limits
+from tocsin.actors.scheduler.state.occurrences import FailedSlots, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
+from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.storage.api import Row, after
 
 log = logging.getLogger("tocsin.scheduler")
@@ -70,24 +74,6 @@ HISTORY = "history"
 RETIRE = "retire"
 IDEM, RESULT = "idem", "result"
 NO_DAYS: Final[Mapping[str, int]] = {}
-TIMEOUT_MS = 60_000
-"""The deadline of a callback, if neither its job, the instance nor the host sets another."""
-HISTORY_MS = 7 * DAY_MS
-"""How long history keeps the end of an attempt, by whole days."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits that the settings of a host set for each of its schedulers."""
-
-    dead_ms: int | None = 30 * DAY_MS  # how long dead letters are kept; None: they are kept forever
-    quota: int | None = None  # how many jobs an instance may hold
-    kept_slots: int = KEPT_SLOTS  # how many occurrences are kept per schedule
-    timeout_ms: int = TIMEOUT_MS  # the deadline of callbacks whose jobs and instances have none of their own
-    clocks_differ_ms: int = 0  # by which the clocks of two hosts of the store may differ
-
-
-DEFAULTS: Final = Limits()
 
 
 class SchedulerState(Leases):
@@ -116,6 +102,7 @@ class SchedulerState(Leases):
         self.occurrences = Occurrences(failed_slots)
         self.damaged = False  # a row was unreadable: what is summarised must be rebuilt
         self.has_layout = False  # whether the row of the layout is written
+        self.has_flow = False  # whether it says that rows of `flow_rows` are used
         self.days = NO_DAYS  # for which day the timer was put last that drops rows of this kind
         self.sealed_counters = encode(self.counters)
 
@@ -134,7 +121,10 @@ class SchedulerState(Leases):
 
     async def find_place(self, job: JobRow) -> AtRow:
         """Find where a job stands whose row of its place cannot be read, by a search for its line row."""
-        for queue in (marked(job.queue, level) for level in (0, *LEVELS)):
+        base = base_of(job)
+        lines = [marked(base, level) for level in (0, *LEVELS)]
+        shard = f"{SHARD}{shard_of(job.shard_key or '')}"
+        for queue in (*lines, *(line + shard for line in lines)):
             for key, _ in await self.all_rows(bucket_prefix(job.pool, queue, job.priority)):
                 due, job_id = split_line_tail(key)
                 if job_id == job.id:
@@ -158,6 +148,13 @@ class SchedulerState(Leases):
         if key.startswith(b"job/"):
             self.storage.put(META_RECOUNT, b"")
         self.occurrences.set_aside(key)
+
+    def use_flow(self) -> None:
+        """Note that rows of `flow_rows` are used from now on, before the first of them is written: an older tocsin,
+        which would misread them, refuses this scheduler then. Whoever writes such a row calls this."""
+        if not self.has_flow:
+            self.storage.put(META_LAYOUT, b"%d" % FLOW_LAYOUT)
+            self.has_flow = self.has_layout = True
 
     def write_at(self, job: JobRow, at: AtRow) -> None:
         """Write the job's place if it says more than the job itself."""
@@ -234,7 +231,7 @@ class SchedulerState(Leases):
 
     def enter_line(self, job: JobRow, at: AtRow) -> None:
         """Write the job's place in its line. `at` is written only if it says more than the job itself."""
-        due, queue = at.next_at, _queue_of(job, at)
+        due, queue = at.next_at, line_of(job, at)
         self.write_at(job, at)
         self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
         if job.labels:
@@ -245,7 +242,7 @@ class SchedulerState(Leases):
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
         """Delete the job's place in its line."""
-        self.drop_line(job.pool, _queue_of(job, at), job.priority, at.next_at, job.id)
+        self.drop_line(job.pool, line_of(job, at), job.priority, at.next_at, job.id)
         if at != AtRow(job.scheduled_for):
             self.storage.delete(at_key(job.id))
 
@@ -378,7 +375,7 @@ class SchedulerState(Leases):
             else:
                 storage.put(key, value)
         if not self.has_layout and (storage.layer.puts or storage.layer.deletes):  # the first rows since it was removed
-            storage.put(META_LAYOUT, b"%d" % LAYOUT)
+            storage.put(META_LAYOUT, b"%d" % (FLOW_LAYOUT if self.has_flow else LAYOUT))
             self.has_layout = True
         seen = self.occurrences
         if seen.latest_slot != seen.sealed_slot:
@@ -392,8 +389,3 @@ class SchedulerState(Leases):
     def _running(self, job_id: str) -> AtRow | None:
         token = self.lease_of(job_id)
         return None if token is None else self.leases[token][1].at
-
-
-def _queue_of(job: JobRow, at: AtRow) -> str:
-    """Return the queue of the job's line: its own, unless a host or a worker was lost with it."""
-    return queue_of(job, at) if at.losses or at.apart else job.queue

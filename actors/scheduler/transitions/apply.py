@@ -29,7 +29,7 @@ from tocsin.actors.scheduler.model.rows import (
     line_key,
     result_key,
 )
-from tocsin.actors.scheduler.state.job_queues import PriorityBucket
+from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
 from tocsin.actors.scheduler.transitions.job import (

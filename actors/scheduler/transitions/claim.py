@@ -11,10 +11,11 @@ from typing import Final
 import msgspec
 
 from tocsin.actors.scheduler.model.damage import job_fault
+from tocsin.actors.scheduler.model.line_names import shard_of
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import PULLED, JobRow, LeaseRow, split_line_tail
 from tocsin.actors.scheduler.state.fronts import Known, Place
-from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
+from tocsin.actors.scheduler.state.ready_heap import PRIORITY_MS, PriorityBucket
 from tocsin.actors.scheduler.state.turn import STEPS, Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting, set_place_aside, start
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
@@ -210,6 +211,8 @@ def _start(
         pool=job.pool,
         queue=job.queue,
         priority=job.priority,
+        shard=shard_of(job.shard_key or "") if at.in_turn else "",
+        origin="" if job.extras is None else job.extras.origin,
         at=msgspec.structs.replace(at, attempt=at.attempt + 1, last_token=token),
     )
     start(turn, job, at, token, lease)

@@ -13,20 +13,11 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost
 from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.line_names import level_in, marked, place_in
 from tocsin.actors.scheduler.model.rows import AtRow, LastError
-from tocsin.actors.scheduler.model.suspects import (
-    ALONE,
-    FEW,
-    LOSSES_MAX,
-    LOSSES_TOGETHER,
-    SOME,
-    level_in,
-    level_of,
-    lost,
-    marked,
-    place_in,
-)
-from tocsin.actors.scheduler.state.job_queues import JobQueues, PriorityBucket
+from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LOSSES_MAX, LOSSES_TOGETHER, SOME, level_of, lost
+from tocsin.actors.scheduler.state.job_queues import JobQueues
+from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer

@@ -14,7 +14,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.state import scheduler_state
-from tocsin.actors.scheduler.state.job_queues import ReadyHeap
+from tocsin.actors.scheduler.state.ready_heap import ReadyHeap
 from tocsin.dispatch import values
 
 BULK = 1_000

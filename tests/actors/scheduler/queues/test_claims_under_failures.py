@@ -12,7 +12,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, ids, on_simulat
 from tocsin.actors.scheduler.actor import pull
 from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
-from tocsin.actors.scheduler.state.job_queues import ReadyHeap
+from tocsin.actors.scheduler.state.ready_heap import ReadyHeap
 from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
 
