@@ -33,6 +33,7 @@ class SharedOptions(TypedDict, total=False):
     retry: Retry | None
     timeout_ms: int | None
     initiator: str | None
+    origin: str | None
 
 
 class OneJobOptions(SharedOptions, total=False):
@@ -44,6 +45,8 @@ class OneJobOptions(SharedOptions, total=False):
     keep_result: Duration | None
 
 
+EXTRAS: Final = ("origin",)
+"""Options that few have: rows keep them apart, in `extras`."""
 LOCAL: Final = frozenset({"initiator"})
 """Options that requests do not hold: over HTTP the token says who asks."""
 MEMBERS: Final = {
@@ -89,6 +92,7 @@ class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omi
 
     queue: str | None = None
     max_concurrency: int | None = None
+    origin: str | None = None
 
 
 class OptionsOfJob(ABC):
@@ -121,13 +125,16 @@ handler_values: Final = attrgetter(*HANDLER_OPTIONS)
 
 def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
     """Return what reads the members of `kind` from a row or another value; rows have "" for a name left out."""
-    names = kind.__struct_fields__
+    names = [name for name in kind.__struct_fields__ if name not in EXTRAS]
     values, texts = attrgetter(*names), [name for name in ("pool", "queue") if name in names]
+    extras = [name for name in EXTRAS if name in kind.__struct_fields__]
 
-    def read(one: object) -> dict[str, Any]:
+    def read(one: Any) -> dict[str, Any]:
         found = dict(zip(names, values(one), strict=True))
         for name in texts:
             found[name] = found[name] or None
+        if extras and one.extras is not None:
+            found.update((name, getattr(one.extras, name) or None) for name in extras)
         return found
 
     return read

@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.schedules import definition
 from tocsin.dispatch import failure, retry
+from tocsin.dispatch.origin import ORIGIN_NAME
 
 Schema = dict[str, Any]
 
@@ -79,6 +80,7 @@ JOB_IDS: Final[Schema] = {"type": "array", "items": JOB_ID, "minItems": 1, "maxI
 OWNED_NAME: Final[Schema] = {"type": "string", "maxLength": 126, "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,125}$"}
 """With the owner's name and a colon before it, it is a schedule's name."""
 INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}
+ORIGIN: Final[Schema] = {"type": "string", "maxLength": 64, "pattern": f"^{ORIGIN_NAME.pattern}$"}
 NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.NAME.pattern}$"}
 TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": NOT_BLANK}
 TRACE: Final[Schema] = {"type": "string"}

@@ -86,6 +86,9 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
     ] = None
     shard_key: Annotated[Scalar, shape(shapes.TARGET, "Given to the receiver as it is.")] = None
     labels: Annotated[list[Scalar] | Scalar, shape(shapes.LABELS, "Names to find it by.")] = None
+    origin: Annotated[
+        Scalar, shape(shapes.ORIGIN, "The named origin of the server that is called back, instead of its own.")
+    ] = None
     then: Annotated[
         list[FollowingRequest] | None,
         shape(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -71,6 +71,8 @@ class SchedulerService:
     random: Random
     elsewhere: Elsewhere | None = None
     """Reaches schedulers of other hosts of a shared store."""
+    origin_names: Collection[str] = ()
+    """The further origins that jobs of this host may name."""
     _shared: SharedProvider | None = None
     watch: StoreWatch | None = None
     """Looks at the hosts of a shared store."""

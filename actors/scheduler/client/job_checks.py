@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from sys import modules
@@ -23,7 +23,7 @@ from tocsin.dispatch.instants import show
 from tocsin.dispatch.job_options import LOCAL, MEMBERS, OneJobOptions, SharedOptions
 from tocsin.dispatch.trace_context import Trace
 from tocsin.dispatch.tracing import API, Tracing
-from tocsin.dispatch.words import SPEAKS_JSON, meant
+from tocsin.dispatch.words import SPEAKS_JSON, meant, word
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinError
 
 ASKED: Final = frozenset({*MEMBERS, *LOCAL})
@@ -69,10 +69,13 @@ class JobChecks:
         now_ms: Callable[[], int],
         has_origin: Callable[[], bool] | None = None,
         *,
+        origins: Collection[str] | None = None,
         instance: str = "",
         tracing: Tracing | None = None,
     ) -> None:
-        """Without `has_origin` every callback is taken to have somewhere to go. `instance` is named in spans."""
+        """Without `has_origin` every callback is taken to have somewhere to go, and without `origins` every origin that
+        a job names to be there. `instance` is named in spans."""
+        self.origins = origins
         self.instance, self._tracing = instance, tracing or Tracing()
         self.catalog, self.now_ms = catalog, now_ms
         self._mint, self._has_origin = arguments.Minting(random).next, has_origin
@@ -99,7 +102,7 @@ class JobChecks:
         """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`. `relative`: `due` is a delay
         from `now`. `trace` is what it was written down with; without it, the job has a span, if there are any here, in
         the current trace, or in that of `parent`, with which the request came."""
-        self.check_origin(options.get("queue"))
+        self.check_origin(options.get("queue"), options.get("origin"))
         job: NewJob | None = None
         if workflow is None:
             job = arguments.simple_job(path, args, due, options, now, self._mint, initiator, relative)
@@ -126,7 +129,7 @@ class JobChecks:
         self, path: str | None, workflow: str | None, args: bytes, delay_ms: int, options: Mapping[str, Any]
     ) -> Follower:
         """Check one job of a `then`."""
-        self.check_origin(options.get("queue"))
+        self.check_origin(options.get("queue"), options.get("origin"))
         made = arguments.follower(
             function_path=path, workflow=workflow, args=args, delay_ms=delay_ms,
             minted=self._mint(self.now_ms()), options=options,
@@ -134,13 +137,26 @@ class JobChecks:
         self.catalog.check(made.job, args)
         return made
 
-    def check_origin(self, queue: object) -> None:
-        """Raise OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go."""
-        if queue is None and self._has_origin is not None and not self._has_origin():
+    def check_origin(self, queue: object, named: object = None) -> None:
+        """Raise OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go; InvalidInputError
+        if it names an origin that this host has not."""
+        if named is not None:
+            self._check_named(named)
+        elif queue is None and self._has_origin is not None and not self._has_origin():
             how = "set TOCSIN_ORIGIN_URL at the server" if SPEAKS_JSON.get() else "open the host with origin=..."
             raise OriginNotConfiguredError(
                 f"callbacks have nowhere to go: {how}, or give the job a queue, from which a worker pulls it"
             )
+
+    def _check_named(self, named: object) -> None:
+        if self.origins is None or named in self.origins or not isinstance(named, str):
+            return
+        if not self.origins:
+            raise InvalidInputError(f"{word('origin')} {show(named)}: this host has no named origins")
+        others = ", ".join(sorted(self.origins))
+        raise InvalidInputError(
+            f"there is no {word('origin')} {show(named)}{meant(named, self.origins)}: choose from {others}"
+        )
 
     def ask_elsewhere(self, has_origin: Callable[[], bool | None]) -> None:
         """Ask another process first whether callbacks have somewhere to go; None: it cannot say, so this one does."""

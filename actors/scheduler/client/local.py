@@ -27,8 +27,8 @@ class LocalPort:
         self._instance = instance = Instance(service, name)
         self.name = instance.name
         self.checks = JobChecks(
-            service.catalog_check, service.host.random, instance.now_ms, service.has_origin, instance=name,
-            tracing=service.tracing,
+            service.catalog_check, service.host.random, instance.now_ms, service.has_origin,
+            origins=service.origin_names, instance=name, tracing=service.tracing,
         )  # fmt: skip
         self.jobs = LocalJobs(instance)
         self.changes = LocalChanges(instance)

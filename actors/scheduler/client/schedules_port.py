@@ -167,7 +167,9 @@ class LocalSchedules:
 
     def _check_ready(self, news: Sequence[NewSchedule]) -> None:
         for new in news:
-            self._checks.check_origin(new.definition.queue or None)
+            extras = new.definition.extras
+            named = None if extras is None else extras.origin or None
+            self._checks.check_origin(new.definition.queue or None, named)
         provider = self._instance.store()
         if provider.full:
             raise StoreFull(f"{provider.trouble}; what is under way goes on")

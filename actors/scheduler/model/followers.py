@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.scheduler.model.extras import any_extras
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, JobRow, Row, decode
@@ -48,6 +49,13 @@ def targets(followers: Sequence[Follower]) -> Iterator[str]:
         yield from targets(one.then)
 
 
+def jobs_of(followers: Sequence[Follower]) -> Iterator[JobRow]:
+    """Yield the jobs that follow, nested ones too."""
+    for one in followers:
+        yield one.job
+        yield from jobs_of(one.then)
+
+
 def check_then(followers: Sequence[Follower]) -> tuple[Follower, ...]:
     """Refuse more than a commit could start, or a row could hold."""
     check_chain(followers)
@@ -82,6 +90,7 @@ def with_blob(job: JobRow, args: bytes, followers: tuple[Follower, ...], parent_
         args_size=len(args) if then or parent_result else None,
         then_size=len(then),
         chained=tuple(targets(followers)),
+        extras=job.extras or any_extras(jobs_of(followers)),
     )
     return NewJob(row, rest)
 

@@ -104,6 +104,7 @@ def _following(one: Follower) -> records.Following:
     job = one.job
     return records.Following(
         id=job.id, function_path=job.function_path, workflow=job.workflow, queue=job.queue or None,
+        origin=None if job.extras is None else job.extras.origin or None,
         delay_ms=one.delay_ms, then=following(one.then),
     )  # fmt: skip
 

@@ -48,5 +48,5 @@ class NewJob(msgspec.Struct, frozen=True):
         job = self.job
         return not (
             self.rest_of_args or job.labels or job.chained or job.expires_at is not None
-            or job.max_concurrency is not None
+            or job.max_concurrency is not None or job.extras is not None
         )  # fmt: skip

@@ -42,6 +42,7 @@ class Following(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=
     function_path: str | None = None
     workflow: str | None = None
     queue: str | None = None
+    origin: str | None = None
     delay_ms: int = 0
     then: Sequence[Following] = ()
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tocsin.actors.scheduler.model.asked_by import Pause
 from tocsin.actors.scheduler.model.crockford import crockford
+from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.rows import JobRow, Row
 from tocsin.dispatch.retry import Retry
 
@@ -55,6 +56,7 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     queue: str = ""
     then: bytes = b""
     """Jobs chained to each occurrence (`followers`); ids are given with the occurrence."""
+    extras: JobExtras | None = None  # what few schedules have: options of each occurrence
 
 
 _INHERITED: Final = tuple({*DefinitionRow.__struct_fields__} & {*JobRow.__struct_fields__} - {"args", "args_rows"})

@@ -11,6 +11,7 @@ import msgspec
 
 from tocsin.actors.scheduler.model.crockford import Minting as Minting
 from tocsin.actors.scheduler.model.crockford import mint_id as mint_id
+from tocsin.actors.scheduler.model.extras import EXTRAS, extras_of
 from tocsin.actors.scheduler.model.followers import Follower, check_then, with_blob
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, JobRow
@@ -326,7 +327,10 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     its default there; what has no check is passed over."""
     if "max_concurrency" in given and "pool" not in given:
         raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
-    return {name: check(given[name], name) for name, check in _CHECKS.items() if name in given}
+    checked = {name: check(given[name], name) for name, check in _CHECKS.items() if name in given}
+    if (extras := extras_of(given)) is not None:
+        checked["extras"] = extras
+    return checked
 
 
 def _between(limits: tuple[int, int]) -> Callable[[object, str], int]:
@@ -351,4 +355,4 @@ _CHECKS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "labels": labels_of,
     "keep_result_ms": _between(KEEP_RESULT_MS),
 }
-OPTIONS: Final = frozenset({*_CHECKS, "id", "on_conflict", "initiator", "then"})
+OPTIONS: Final = frozenset({*_CHECKS, *EXTRAS, "id", "on_conflict", "initiator", "then"})

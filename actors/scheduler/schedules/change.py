@@ -188,6 +188,8 @@ def _asked(definition: DefinitionRow) -> DefinitionRow:
 
 
 def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
+    if one.definition.extras is not None:
+        turn.state.use_flow()
     turn.state.storage.put(definition_key(one.name), encode(one.definition))
     for n, part in enumerate(rest_of_args):
         turn.state.storage.put(definition_args_key(one.name, n), part)

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from tocsin.actors.cron.zones import Zone
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.followers import Follower, check_then, without_ids
+from tocsin.actors.scheduler.model.extras import any_extras
+from tocsin.actors.scheduler.model.followers import Follower, check_then, jobs_of, without_ids
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules.change import NewSchedule
@@ -88,6 +89,8 @@ def _target(known: Mapping[str, Any]) -> dict[str, Any]:
 
 def _options(known: Mapping[str, Any]) -> dict[str, Any]:
     options = {**arguments.checked_options(known), "then": _then(known.get("then", ()))}
+    if "extras" not in options:
+        options["extras"] = any_extras(jobs_of(known.get("then", ())))
     if "expires_after_ms" in known:
         options["expires_after_ms"] = arguments.integer(known["expires_after_ms"], word("expires_after_ms"), *EVERY_MS)
     return options

@@ -180,6 +180,8 @@ class SchedulerState(Leases):
 
     def put_job(self, job: JobRow, rest_of_args: Sequence[bytes]) -> None:
         """Write the rows of a job that say what it is, and nothing of where it stands."""
+        if job.extras is not None:
+            self.use_flow()
         self.storage.put(job_key(job.id), encode(job))
         for n, part in enumerate(rest_of_args):
             self.storage.put(args_key(job.id, n), part)

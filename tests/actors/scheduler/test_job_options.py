@@ -11,13 +11,14 @@ import pytest
 from tocsin.actors.http.wire_jobs import OptionsRequest, ScheduleRequest
 from tocsin.actors.scheduler.client.job_checks import JobOptions, OccurrenceOptions
 from tocsin.actors.scheduler.client.schedules import Schedules
+from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.rows import JobRow, Row, ScheduleRef, encode
 from tocsin.actors.scheduler.model.schedule_records import ScheduleRecord
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, inherited
 from tocsin.actors.scheduler.model.validation import OPTIONS
 from tocsin.cli.job_options import OPTIONS as TYPED
-from tocsin.dispatch.job_options import LOCAL, HandlerMembers, HandlerOptions, RecordMembers, SharedOptions
+from tocsin.dispatch.job_options import EXTRAS, LOCAL, HandlerMembers, HandlerOptions, RecordMembers, SharedOptions
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.words import camel
 
@@ -53,13 +54,14 @@ def test_options_of_jobs_are_checked_stored_and_taken_at_every_door() -> None:
     inside = {"keep_result_ms" if name == "keep_result" else name for name in JobOptions.__annotations__}
     assert inside == OPTIONS == {*ScheduleRequest.__struct_fields__} & OPTIONS | LOCAL
     apart = {"id", "on_conflict", "then", "initiator"}
-    assert OPTIONS - apart <= {*JobRow.__struct_fields__}
+    assert OPTIONS - apart <= {*JobRow.__struct_fields__, *EXTRAS}
+    assert {*EXTRAS} <= {*JobExtras.__struct_fields__}
     assert JobOptions.__annotations__.keys() >= OccurrenceOptions.__annotations__.keys() - {"expires_after"}
 
 
 def test_options_of_schedules_are_those_of_jobs_and_go_to_their_occurrences() -> None:
     shared = SharedOptions.__annotations__.keys()
-    assert shared <= {*inherited(DEFINITION)}
+    assert shared <= {*inherited(DEFINITION), *EXTRAS} and "extras" in inherited(DEFINITION)
     assert shared - LOCAL <= {*OptionsRequest.__struct_fields__}
     assert shared <= OccurrenceOptions.__annotations__.keys()
     assert get_type_hints(Schedules.put)["options"].__args__ == (OccurrenceOptions,)

@@ -1,0 +1,43 @@
+"""Make `JobExtras` of the options that few jobs have, each checked at the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from tocsin.actors.scheduler.model.flow_rows import JobExtras
+from tocsin.actors.scheduler.model.rows import JobRow
+from tocsin.dispatch.instants import show
+from tocsin.dispatch.origin import ORIGIN_NAME, RESERVED
+from tocsin.dispatch.words import word
+from tocsin.errors import InvalidInputError
+
+
+def extras_of(given: Mapping[str, Any]) -> JobExtras | None:
+    """Return what stands in `extras` of a job's row; None if none of these options is given, as for most."""
+    found = {name: check(given) for name, check in EXTRAS.items() if name in given}
+    return JobExtras(**found) if found else None
+
+
+def any_extras(jobs: Iterable[JobRow]) -> JobExtras | None:
+    """Return extras that say nothing, if one of these jobs, which another row holds, has some: an older tocsin that
+    read that row would leave them out without a word."""
+    return JobExtras() if any(job.extras is not None for job in jobs) else None
+
+
+def _origin(given: Mapping[str, Any]) -> str:
+    value = given["origin"]
+    if not isinstance(value, str) or not ORIGIN_NAME.fullmatch(value) or value in RESERVED:
+        raise InvalidInputError(
+            f"{word('origin')} must be the name of one of the host's origins, at most 64 of [A-Za-z0-9_.-], not "
+            f"{show(value)}"
+        )
+    if given.get("queue") is not None:
+        raise InvalidInputError(f"give one of {word('origin')} and queue: jobs of a queue are not called back")
+    return value
+
+
+EXTRAS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "origin": _origin,
+}
+"""The check of each option, by its name; it returns the member of that name."""
