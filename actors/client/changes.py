@@ -13,6 +13,7 @@ from tocsin.actors.client.checks import Delayed
 from tocsin.actors.client.server import ALWAYS, UNSENT, Server, part
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.audit_records import Undone
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import Settlement
@@ -136,9 +137,9 @@ class ServerChanges:
 
     # ---- Pools and the instance ------------------------------------------------------------------
 
-    async def set_pool(self, name: str, *, max_concurrency: int | None, paused: bool | None) -> records.Pool:
-        """Set the cap of a pool, or stop or start it."""
-        said = {"name": name, "maxConcurrency": max_concurrency, "paused": paused}
+    async def set_pool(self, name: str, settings: PoolSettings) -> records.Pool:
+        """Set what is given of a pool."""
+        said = {"name": name, **msgspec.to_builtins(settings)}
         return await self._server.ask("PUT", self._name, "pool", records.Pool, said, again=UNSENT)
 
     async def delete_pool(self, name: str) -> bool:

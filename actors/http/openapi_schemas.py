@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import wire, wire_clock, wire_jobs, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import wire, wire_clock, wire_jobs, wire_pools, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.error_catalog import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema
 from tocsin.actors.scheduler.model.health import LEVELS
@@ -33,7 +33,7 @@ def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
     return dict(sorted(schemas.items()))
 
 
-_ASKED: Final = (wire, wire_clock, wire_jobs, wire_queues, wire_recurring, wire_workers)
+_ASKED: Final = (wire, wire_clock, wire_jobs, wire_pools, wire_queues, wire_recurring, wire_workers)
 """Modules with the structs of requests."""
 
 

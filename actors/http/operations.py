@@ -8,7 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import job_records, wire, wire_clock, wire_jobs, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import (
+    job_records,
+    wire,
+    wire_clock,
+    wire_jobs,
+    wire_pools,
+    wire_queues,
+    wire_recurring,
+    wire_workers,
+)
 from tocsin.actors.http import operations_audit as audits
 from tocsin.actors.http import operations_changing as changing
 from tocsin.actors.http import operations_clock as clock
@@ -257,8 +266,8 @@ _OTHERS: Final = (
     ),
     Operation(
         "PUT", "/pool", "set_pool", OPERATE, operating.put_pool,
-        name="set_pool", group="operating", said="Set the cap of a pool, or pause it",
-        request=wire.PoolRequest, answer=records.Pool,
+        name="set_pool", group="operating", said="Set the cap or the rate of a pool, pause it, let its jobs share it",
+        request=wire_pools.PoolRequest, answer=records.Pool,
     ),
     Operation(
         "DELETE", "/pool", "delete_pool", OPERATE, operating.delete_pool,

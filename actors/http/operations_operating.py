@@ -6,7 +6,9 @@ from tocsin.actors.http.body import SMALL_BODY
 from tocsin.actors.http.parameters import CONFIRMED, ONE_POOL, names
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import PoolDeleted
-from tocsin.actors.http.wire import InstanceRequest, PoolRequest, whole
+from tocsin.actors.http.wire import InstanceRequest, whole
+from tocsin.actors.http.wire_pools import PoolRequest
+from tocsin.actors.scheduler.model.pool_settings import pool_settings
 from tocsin.actors.scheduler.model.records import InstanceState, Pool, Removed
 from tocsin.errors import InvalidInputError
 
@@ -21,9 +23,8 @@ async def put_pool(call: Call) -> Pool:
     request = await call.body(PoolRequest, SMALL_BODY)
     await call.admit(request.name if isinstance(request.name, str) else None)
     return await call.port.changes.set_pool(
-        request.name,  # type: ignore[arg-type]  # the port checks every value
-        max_concurrency=whole(request.max_concurrency),  # type: ignore[arg-type]
-        paused=request.paused,  # type: ignore[arg-type]
+        request.name,  # type: ignore[arg-type]  # the port checks it
+        pool_settings(request.settings()),
     )
 
 

@@ -12,12 +12,13 @@ from tocsin.actors.cron.expression import MAX_LENGTH
 from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler.client.changes import ERROR_MAX
 from tocsin.actors.scheduler.client.schedules_port import PREVIEW, REQUEST_KEY_MAX
+from tocsin.actors.scheduler.model import pool_settings
 from tocsin.actors.scheduler.model import validation as limits
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.schedules import definition
-from tocsin.dispatch import failure, retry
+from tocsin.dispatch import failure, rate, retry
 from tocsin.dispatch.origin import ORIGIN_NAME
 
 Schema = dict[str, Any]
@@ -97,6 +98,20 @@ CONFLICT: Final = one_of(limits.CONFLICTS, default="error")
 PRIORITY: Final = whole(limits.PRIORITY, default=0)
 MAX_CONCURRENCY: Final = whole(limits.MAX_CONCURRENCY)
 CAP: Final = whole(limits.CAP)
+RATE_LIMIT: Final = whole(rate.LIMIT)
+RATE_PER: Final[Schema] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$", "default": "1s"}
+RATE_BURST: Final = whole(rate.BURST, default=1)
+RATE_OF_POOL: Final[Schema] = {
+    "oneOf": [{"$ref": "#/components/schemas/RateRequest"}, {"const": pool_settings.NO_RATE}, {"type": "null"}]
+}
+COOLS: Final = one_of(pool_settings.COOLS, default="none")
+WEIGHTS: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": whole(pool_settings.WEIGHT),
+    "propertyNames": TARGET,
+    "maxProperties": pool_settings.MAX_WEIGHTS,
+}
+PER_KEY: Final = whole(pool_settings.PER_KEY)
 TIMEOUT: Final = whole(limits.TIMEOUT_MS)
 TIMEOUT_OR_NONE: Final[Schema] = {
     **whole((0, limits.TIMEOUT_MS[1])),
@@ -145,7 +160,7 @@ PREVIEW_COUNT: Final = whole((1, MAX_COUNT), default=PREVIEW)
 NULL: Final[Schema] = {"type": "null"}
 
 
-def _given(name: str, kind: str, *absent: str) -> Schema:
+def _given(name: str, kind: str | list[str], *absent: str) -> Schema:
     return {"required": [name], "properties": {name: {"type": kind}, **dict.fromkeys(absent, NULL)}}
 
 
@@ -159,7 +174,7 @@ def exactly_one_of(**kinds: str) -> Schema:
     return {"oneOf": [_given(name, kind, *(kinds.keys() - {name})) for name, kind in kinds.items()]}
 
 
-def at_least_one(**kinds: str) -> Schema:
+def at_least_one(**kinds: str | list[str]) -> Schema:
     return {"anyOf": [_given(name, kind) for name, kind in kinds.items()]}
 
 

@@ -199,18 +199,6 @@ class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):
         return whole(self.lease_ms)  # type: ignore[return-value]  # the port checks its range
 
 
-class PoolRequest(Request, frozen=True, kw_only=True):
-    """Settings of a pool: its cap, whether it is paused, or both."""
-
-    rules: ClassVar[tuple[Schema, ...]] = (shapes.at_least_one(maxConcurrency="integer", paused="boolean"),)
-
-    name: Annotated[Scalar, shape(shapes.NAME, "The pool.", needed=True)] = None
-    max_concurrency: Annotated[
-        Scalar, shape(shapes.CAP, "How many of its jobs may run at once; 0 holds all. Jobs no longer change it.")
-    ] = None
-    paused: Annotated[Scalar, shape(shapes.FLAG, "True: start none of its jobs.")] = None
-
-
 class InstanceRequest(Request, frozen=True, kw_only=True):
     """Settings of an instance: whether it fires, its deadline of callbacks, or both."""
 

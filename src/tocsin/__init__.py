@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from tocsin.dispatch.pulled import Settlement as Settlement
     from tocsin.dispatch.pulled import WorkerInfo as WorkerInfo
     from tocsin.dispatch.pulled import WorkerSnapshot as WorkerSnapshot
+    from tocsin.dispatch.rate import Rate as Rate
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
@@ -120,6 +121,7 @@ _NAMES = {
     "dispatch.receiver.received": "Leased Received",
     "dispatch.receiver.receiver": "Receiver",
     "dispatch.receiver.sqlite_dedup": "SQLiteDedup",
+    "dispatch.rate": "Rate",
     "dispatch.retry": "Retry",
     "dispatch.signing": "Signer",
     "dispatch.worker.context": "Context",

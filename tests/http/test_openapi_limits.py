@@ -35,6 +35,8 @@ ELSEWHERE = {
     "then",
     "worker",
     "queues",
+    "rate",
+    "per",
 }
 """Members whose limits no schema holds: other tests ask for them."""
 
@@ -102,6 +104,7 @@ INSIDE = {
     "RetryRequest": "ScheduleRequest",
     "FollowingRequest": "ScheduleRequest",
     "OwnedRequest": "RegisterRequest",
+    "RateRequest": "PoolRequest",
     "WorkerRequest": "ClaimRequest",
     "WorkerJobRequest": "SnapshotRequest",
 }
@@ -149,6 +152,8 @@ async def test_each_member_is_taken_up_to_its_limit_and_no_further(
         elif name == "FollowingRequest":
             follower = {"functionPath": "q", **BESIDE.get((name, member), {}), member: value}
             sent = {**body, "then": [{"functionPath": "q", "then": [follower]}]}
+        elif name == "RateRequest":
+            sent = {**body, "rate": {"limit": 5, member: value}}
         elif name == "OwnedRequest":
             owned = {**body["schedules"][0], **BESIDE.get((name, member), {}), member: value}
             sent = {"schedules": [owned]}
@@ -264,6 +269,12 @@ async def test_a_batch_has_the_documented_length(http_client: HttpClient) -> Non
         ("DeadCancelAllRequest", {"all": True, "ids": ["a"]}, False),
         ("DeadCancelAllRequest", {"ids": ["a"], "pool": "p"}, True),
         ("PoolRequest", {"name": "p"}, False),
+        ("PoolRequest", {"name": "p", "rate": {"limit": 100, "per": "1m", "burst": 5}}, True),
+        ("PoolRequest", {"name": "p", "rate": {"per": "1m"}}, False),
+        ("PoolRequest", {"name": "p", "rate": "none"}, True),
+        ("PoolRequest", {"name": "p", "rate": "100/1m"}, False),
+        ("PoolRequest", {"name": "p", "weights": {"alice": 3}, "fair": True, "maxPerKey": 0}, True),
+        ("PoolRequest", {"name": "p", "weights": {"alice": 0}}, False),
         ("PoolRequest", {"name": "p", "paused": None, "maxConcurrency": 0}, True),
     ],
 )

@@ -104,7 +104,7 @@ async def test_a_pool_is_set_shown_and_deleted(http_client: HttpClient) -> None:
         "PUT",
         "/pool",
         [
-            ({}, "give maxConcurrency"),
+            ({}, "give at least one of maxConcurrency"),
             ({"name": "a/b", "paused": True}, "name must be"),
             ({"name": "p", "maxConcurrency": -1}, "0..10000"),
             ({"name": "p", "paused": "yes"}, "true or false"),

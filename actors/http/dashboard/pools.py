@@ -12,6 +12,7 @@ from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Act, Done, Elsewhere, Field, Page, Question
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings, pool_settings
 from tocsin.errors import InvalidInputError, NotFoundError
 
 SHOWN: Final = 200
@@ -107,7 +108,7 @@ async def ask_pause(asked: Asked) -> Question:
 
 
 async def pause(asked: Asked) -> Done:
-    pool = await asked.port.changes.set_pool(asked.names["name"], max_concurrency=None, paused=True)
+    pool = await asked.port.changes.set_pool(asked.names["name"], PoolSettings(paused=True))
     return Done(words=f"The pool {pool.name} is paused: nothing of it starts.", back=_url(asked))
 
 
@@ -122,7 +123,7 @@ async def ask_resume(asked: Asked) -> Question:
 
 
 async def resume(asked: Asked) -> Done:
-    pool = await asked.port.changes.set_pool(asked.names["name"], max_concurrency=None, paused=False)
+    pool = await asked.port.changes.set_pool(asked.names["name"], PoolSettings(paused=False))
     return Done(words=f"The pool {pool.name} is resumed.", back=_url(asked))
 
 
@@ -141,7 +142,8 @@ async def set_cap(asked: Asked) -> Done:
     given = asked.field("cap")
     if not (given.isascii() and given.isdecimal() and len(given) <= 18):
         raise InvalidInputError(f"cap must be a whole number, not {given[:80]!r}")
-    pool = await asked.port.changes.set_pool(asked.names["name"], max_concurrency=int(given), paused=None)
+    settings = pool_settings({"max_concurrency": int(given)})
+    pool = await asked.port.changes.set_pool(asked.names["name"], settings)
     return Done(words=f"At most {pool.max_concurrency} jobs of the pool {pool.name} run at once now.", back=_url(asked))
 
 

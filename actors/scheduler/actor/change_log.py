@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.rows import PULLED, JobRow, LeaseRow
 from tocsin.actors.scheduler.schedules.events import (
     DeleteSchedule,
@@ -120,8 +121,8 @@ def _operated(event: object) -> str | None:
         case events.SetInstance(paused, timeout_ms):
             parts = [*_paused(paused), *([] if timeout_ms is None else [f"timeout {timeout_ms} ms"])]
             return ", ".join(parts) or None
-        case events.SetPool(name, cap, paused):
-            return f"pool {name}: " + ", ".join([*_paused(paused), *([] if cap is None else [f"cap {cap}"])])
+        case events.SetPool(name, settings):
+            return f"pool {name}: {_of_pool(settings)}"
         case events.DeletePool(name):
             return f"pool {name}: deleted"
         case events.StartRedrive(redrive_id, row, _):
@@ -148,6 +149,13 @@ def _operated(event: object) -> str | None:
 
 def _paused(paused: bool | None) -> list[str]:
     return [] if paused is None else ["paused" if paused else "resumed"]
+
+
+def _of_pool(settings: PoolSettings) -> str:
+    said = {**settings.said(), "paused": None, "maxConcurrency": None}
+    cap = settings.max_concurrency
+    parts = [*_paused(settings.paused), *([] if cap is None else [f"cap {cap}"])]
+    return ", ".join([*parts, *(f"{name} {value}" for name, value in said.items() if value is not None)])
 
 
 def _names(news: Sequence[Any]) -> str:

@@ -70,8 +70,8 @@ async def operate(turn: Turn, event: Operated) -> object:
 
 async def _operate_limits(turn: Turn, event: events.SetPool | events.DeletePool | events.SetInstance) -> object:
     match event:
-        case events.SetPool(name, cap, paused, by):
-            return answer(event, await pools.set_pool(turn, name, cap, paused, by))
+        case events.SetPool(name, settings, by):
+            return answer(event, await pools.set_pool(turn, name, settings, by))
         case events.DeletePool(name, by):
             try:
                 deleted = await pools.delete_pool(turn, name)

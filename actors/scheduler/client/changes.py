@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.clock import ClockRow, state_of
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.queries import instances
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions import events
@@ -115,18 +116,10 @@ class LocalChanges(LocalBulk):
 
     # ---- Pools and the instance ------------------------------------------------------------------
 
-    async def set_pool(self, name: str, *, max_concurrency: int | None, paused: bool | None) -> records.Pool:
-        """Set the cap of a pool, or stop or start it."""
-        if max_concurrency is None and paused is None:
-            raise InvalidInputError(f"give {word('max_concurrency')}, paused or both")
-        if max_concurrency is not None:
-            arguments.integer(max_concurrency, word("max_concurrency"), *arguments.CAP)
-        if paused is not None and not isinstance(paused, bool):
-            raise InvalidInputError(f"paused must be true or false, not {paused!r}")
+    async def set_pool(self, name: str, settings: PoolSettings) -> records.Pool:
+        """Set what is given of a pool."""
         here = self._instance
-        created = await here.call(
-            events.SetPool(arguments.plain_name(name, "name"), max_concurrency, paused, self._who)
-        )
+        created = await here.call(events.SetPool(arguments.plain_name(name, "name"), settings, self._who))
         return msgspec.structs.replace(await query.pool(here.view(), name), created=created)
 
     async def delete_pool(self, name: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar, Unpack
 
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.pool_settings import PoolOptions
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -18,7 +19,7 @@ class HoldsPools(Protocol[A_co]):
         """Do as `Scheduler.pool`."""
         ...
 
-    def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> A_co:
+    def set_pool(self, name: str, **settings: Unpack[PoolOptions]) -> A_co:
         """Do as `Scheduler.set_pool`."""
         ...
 
@@ -45,9 +46,10 @@ class PoolHandle(str, Generic[A]):
         """Return the pool as it is: cap, whether it is paused, jobs in it, and who holds its slots."""
         return self._jobs.pool(self.name)
 
-    def set(self, *, max_concurrency: int) -> A:
-        """Set its cap (0 holds all; jobs no longer change it). Holders may always finish."""
-        return self._jobs.set_pool(self.name, max_concurrency=max_concurrency)
+    def set(self, **settings: Unpack[PoolOptions]) -> A:
+        """Set its cap (`max_concurrency`, 0 holds all; jobs no longer change it), its `rate`, and all else that
+        `Scheduler.set_pool` takes. Holders may always finish."""
+        return self._jobs.set_pool(self.name, **settings)
 
     def pause(self) -> A:
         """Let none of its jobs start; those that run go on."""

@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, U
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.moving import ImportRow, TransferState
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
 from tocsin.dispatch.failure import Failure
@@ -138,8 +139,8 @@ class ChangesPort(Protocol):
         """Stop a bulk retry; what it has retried stays retried."""
         ...
 
-    async def set_pool(self, name: str, *, max_concurrency: int | None, paused: bool | None) -> records.Pool:
-        """Set the cap of a pool, or stop or start it."""
+    async def set_pool(self, name: str, settings: PoolSettings) -> records.Pool:
+        """Set what is given of a pool: its cap and rate, whether it is paused, how its jobs share it."""
         ...
 
     async def delete_pool(self, name: str) -> bool:

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.inflight.result_waiters import NOBODY_WAITS
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.audit_records import Undone
+from tocsin.actors.scheduler.model.pool_settings import PoolOptions, pool_settings
 from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
@@ -280,14 +281,18 @@ class Scheduler(DeadLetters, SchedulerReads):
         """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""
         return await self._port.reads.pool(name)
 
-    async def set_pool(
-        self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None
-    ) -> records.Pool:
-        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
+    async def set_pool(self, name: str, **settings: Unpack[PoolOptions]) -> records.Pool:
+        """Set its cap `max_concurrency` (0 holds all; jobs no longer change it), or stop or start it (`paused`).
+        Holders may always finish.
+
+        `rate`: how many start in a time, as `Rate(100, per="1m")`; "none" takes it away. `cool_on_retry_after`: what an
+        answer 429 or 503 with Retry-After holds back, until then: "none" but its own job, the "pool", or the whole
+        "origin"; `cooling=False` ends it now. `fair`: jobs with different shard keys have turns, `weights` says how
+        many, and `max_per_key` (0: no cap) how many of one key run at once.
 
         `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
         """
-        return await self._port.changes.set_pool(name, max_concurrency=max_concurrency, paused=paused)
+        return await self._port.changes.set_pool(name, pool_settings(settings))
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""

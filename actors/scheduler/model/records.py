@@ -9,12 +9,17 @@ import msgspec
 
 from tocsin.actors.scheduler.model.activity import Activity as Activity
 from tocsin.actors.scheduler.model.activity import ActivityMinute as ActivityMinute
-from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
+from tocsin.actors.scheduler.model.by import By as By
+from tocsin.actors.scheduler.model.by import by_of as by_of
+from tocsin.actors.scheduler.model.by import pause_of as pause_of
 from tocsin.actors.scheduler.model.cluster import ClusterStatus as ClusterStatus
 from tocsin.actors.scheduler.model.outcomes import Attempt as Attempt
 from tocsin.actors.scheduler.model.outcomes import ErrorInfo as ErrorInfo
 from tocsin.actors.scheduler.model.outcomes import Outcome as Outcome
 from tocsin.actors.scheduler.model.outcomes import Value as Value
+from tocsin.actors.scheduler.model.pool_records import Holder as Holder
+from tocsin.actors.scheduler.model.pool_records import Pool as Pool
+from tocsin.actors.scheduler.model.pool_records import PoolStatus as PoolStatus
 from tocsin.actors.scheduler.model.retry_in_force import in_force
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch import values
@@ -58,23 +63,6 @@ class Initiator(Value, frozen=True, rename="camel", omit_defaults=True):
 def initiator_of(stored: tuple[str, str]) -> Initiator | None:
     token, user = stored
     return Initiator(token or None, user or None) if token or user else None
-
-
-class By(Value, frozen=True, rename="camel", omit_defaults=True):
-    """Who asked for an action: `via` is the way it came (`python`, `http` or `dashboard`), `token` the name of the
-    token that came with the request, `user` what the embedding app calls its user, or whom a Python caller named."""
-
-    via: str
-    token: str | None = None
-    user: str | None = None
-
-
-def by_of(who: AskedBy | None) -> By | None:
-    return None if who is None else By(who.via, who.token or None, who.user or None)
-
-
-def pause_of(pause: Pause | None) -> tuple[int | None, By | None]:
-    return (None, None) if pause is None else (pause.at, by_of(pause.by))
 
 
 class ScheduleSlot(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -167,16 +155,6 @@ class Page(Value, frozen=True, rename="camel", omit_defaults=True):
     def to_dict(self) -> dict[str, Any]:
         """Return what the HTTP API answers."""
         return {**super().to_dict(), "records": [one.to_dict() for one in self.records]}
-
-
-class PoolStatus(Value, frozen=True, rename="camel"):
-    """`queued` counts its pending and waiting jobs, `in_flight` its held slots."""
-
-    name: str
-    in_flight: int
-    max_concurrency: int
-    queued: int
-    paused: bool
 
 
 class LanesStatus(Value, frozen=True, rename="camel"):
@@ -301,32 +279,6 @@ class Removed(Value, frozen=True, rename="camel"):
 
     jobs: int
     rows: int
-
-
-class Holder(Value, frozen=True, rename="camel"):
-    """A held slot: whose, of what kind, until when (epoch ms). `orphan`: its job was cancelled."""
-
-    id: str
-    kind: str
-    until: int
-    orphan: bool
-
-
-class Pool(Value, frozen=True, rename="camel", omit_defaults=True):
-    """A pool in detail; `holders` shows at most 1,000. `created`, where one was set just now: whether it was unknown
-    until then. `known`: whether anybody has set it or named it in a job. `paused_at` and `paused_by` if it is paused:
-    since when (epoch ms), and by whom."""
-
-    name: str
-    in_flight: int
-    max_concurrency: int
-    queued: int
-    paused: bool
-    holders: Sequence[Holder]
-    created: bool | None = None
-    known: bool = True
-    paused_at: int | None = None
-    paused_by: By | None = None
 
 
 class Queue(Value, frozen=True, rename="camel", omit_defaults=True):

@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.model.asked_by import Pause
 from tocsin.actors.scheduler.model.clock import CLOCK
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
+from tocsin.actors.scheduler.model.flow_rows import PoolFlow
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.line_names import level_in, queue_in
 from tocsin.actors.scheduler.model.moving import rests
@@ -40,6 +41,7 @@ from tocsin.actors.scheduler.model.rows import (
     split_lines_key,
 )
 from tocsin.actors.scheduler.queries.standing import Buckets, Standing, standing
+from tocsin.dispatch.rate import rate_of
 from tocsin.storage.api import Range, Row, StoreView, after
 
 POOLS_SHOWN = 1_000
@@ -292,6 +294,9 @@ async def pool(view: StoreView, name: str) -> Pool:
     ]
     known = bool(rows or lines or held)
     at, by = pause_of(row.pause)
+    flow = PoolFlow() if row.flow is None else row.flow
     return Pool(
-        name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN], known=known, paused_at=at, paused_by=by
-    )
+        name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN], known=known, paused_at=at, paused_by=by,
+        rate=rate_of(flow.rate), cool_on_retry_after=flow.cool, fair=flow.fair, weights=flow.weights,
+        max_per_key=flow.per_key,
+    )  # fmt: skip

@@ -298,6 +298,8 @@ class SchedulerState(Leases):
         self.storage.delete(timer_key(ms, kind, key))
 
     def put_pool(self, name: str, row: PoolRow) -> None:
+        if row.flow is not None:
+            self.use_flow()
         self.storage.put(pool_key(name), encode(row))
         self.lines.pools[name] = row
         self.lines.pool_changed(name)

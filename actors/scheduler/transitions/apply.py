@@ -64,9 +64,9 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
 def _set_cap(turn: Turn, job: JobRow) -> None:
     if job.pool and job.max_concurrency is not None:
         pool = turn.state.lines.pools.get(job.pool)
-        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
-            paused, pause = (pool.paused, pool.pause) if pool else (False, None)
-            turn.state.put_pool(job.pool, PoolRow(job.max_concurrency, paused, pause=pause))
+        if pool is None or (pool.set_by != "put" and pool.cap != job.max_concurrency):
+            paused, pause, flow = (pool.paused, pool.pause, pool.flow) if pool else (False, None, None)
+            turn.state.put_pool(job.pool, PoolRow(job.max_concurrency, paused, pause=pause, flow=flow))
 
 
 def accept_plain(turn: Turn, jobs: Sequence[NewJob]) -> None:

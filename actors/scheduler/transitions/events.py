@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.model.rows import InstanceRow, RedriveRow
 from tocsin.actors.scheduler.transitions.kept_answers import Kept
@@ -106,8 +107,7 @@ class SetPool(Event[bool], frozen=True):
     """Set a pool. Answered with whether the pool was unknown until now."""
 
     name: str
-    cap: int | None
-    paused: bool | None
+    settings: PoolSettings
     by: AskedBy | None = None
 
 

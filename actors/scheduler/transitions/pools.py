@@ -11,6 +11,7 @@ import msgspec
 from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
 from tocsin.actors.scheduler.model.audit import Act
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.records import Rescheduled
 from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.fronts import Known
@@ -26,22 +27,24 @@ from tocsin.storage.api import after, row_pages
 PAGE = 500
 
 
-async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None, by: AskedBy | None = None) -> bool:
-    """Set the cap of a pool, or pause it; return whether there was no such pool. Jobs no longer set a cap that was set
-    here. Those that hold slots beyond a lowered cap finish."""
+async def set_pool(turn: Turn, name: str, settings: PoolSettings, by: AskedBy | None = None) -> bool:
+    """Set what is given of a pool; return whether there was no such pool. Jobs no longer set a cap, or a rate, that was
+    set here. Those that hold slots beyond a lowered cap finish."""
     lines = turn.state.lines
     created = name not in lines.pools and not lines.queued(name) and not lines.holders[name]
-    old = turn.state.lines.pools.get(name, PoolRow(1))
+    there = lines.pools.get(name)
+    old = PoolRow(1) if there is None else there
+    (cap, set_by), paused = settings.cap_after(there), settings.paused
     row = PoolRow(
-        cap=old.cap if cap is None else cap,
+        cap=cap,
         paused=old.paused if paused is None else paused,
-        set_by=old.set_by if cap is None else "put",
+        set_by=set_by,
         pause=_pause(turn, old.paused, old.pause, paused, by),
+        flow=settings.flow_after(old.flow),
     )
-    there = turn.state.lines.pools.get(name)
     turn.state.put_pool(name, row)
     if by is not None and row != there:
-        acting = acts.begin_at_once(turn, by, "set_pool", name, _given({"maxConcurrency": cap, "paused": paused}))
+        acting = acts.begin_at_once(turn, by, "set_pool", name, settings.said())
         acting.keep(name, TrashRow("pool", pool=(there, row)))
         acting.end(None, 1)
     return created

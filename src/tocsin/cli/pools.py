@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
+from tocsin.actors.scheduler.model.pool_settings import COOLS, NO_RATE
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.output import Column, key_values, now_ms, print_rows, put, relative
 from tocsin.cli.words import printable, say
+from tocsin.dispatch.rate import Rate
 
 POOLS: Final = (
     Column("POOL", 40),
@@ -65,6 +67,7 @@ def _print_pool(pool: Mapping[str, Any]) -> None:
         ("in flight", f"{pool['inFlight']:,} of {pool['maxConcurrency']:,}"),
         ("queued", f"{pool['queued']:,}"),
         ("paused", "yes: none of its jobs start" if pool["paused"] else "no"),
+        *_flow(pool, now_ms()),
     )
     holders = pool.get("holders") or ()
     if not holders:
@@ -87,25 +90,90 @@ def _print_pool(pool: Mapping[str, Any]) -> None:
         say(f"and {pool['inFlight'] - len(holders):,} more")
 
 
+def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
+    """Return what few pools have."""
+    rate, weights, cools = pool.get("rate"), pool.get("weights"), pool.get("coolOnRetryAfter", "none")
+    said: list[tuple[str, str]] = []
+    if rate is not None:
+        waits = f"; the next one {relative(pool['nextTokenAt'], now)}" if pool.get("nextTokenAt") else ""
+        said.append(("rate", f"{Rate(rate['limit'], rate['per'], rate.get('burst', 1))}{waits}"))
+    if cools != "none":
+        said.append(("cools", f"the {cools}, when a receiver is busy and says until when"))
+    if pool.get("coolingUntil"):
+        said.append(("cooling", f"none of its jobs start before {relative(pool['coolingUntil'], now)}"))
+    if pool.get("fair"):
+        said.append(("fair", "jobs with different shard keys have turns"))
+    if weights:
+        said.append(("weights", printable(", ".join(f"{key} {weight}" for key, weight in weights.items()))))
+    if pool.get("maxPerKey"):
+        said.append(("per key", f"{pool['maxPerKey']:,} of a shard key run at once"))
+    return said
+
+
 @pools.command("set")
 @click.argument("name")
 @click.option("--max-concurrency", type=int, metavar="N", help="Its cap, 0 to 10000. Jobs no longer set it.")
 @click.option("--pause/--resume", "paused", envvar="TOCSIN_POOLS_SET_PAUSE", default=None, help="Hold all its jobs.")
+@click.option("--rate", metavar="N/TIME", help="So many may start in a time: 100/1m. none: as many as the cap lets.")
+@click.option("--burst", type=int, metavar="N", help="With --rate: so many may start at once after a pause.")
+@click.option(
+    "--cool-on-retry-after", type=click.Choice(COOLS), help="What a busy answer with Retry-After holds back until then."
+)
+@click.option("--end-cooling", is_flag=True, help="Start its jobs again, though a receiver asked to wait.")
+@click.option(
+    "--fair/--not-fair", envvar="TOCSIN_POOLS_SET_FAIR", default=None, help="Jobs with different shard keys have turns."
+)
+@click.option("--weight", multiple=True, metavar="KEY=N", help="Turns of a shard key.")
+@click.option("--no-weights", is_flag=True, help="All shard keys have one turn.")
+@click.option("--max-per-key", type=int, metavar="N", help="How many jobs of one shard key may run at once; 0: no cap.")
 @client_command
-def pools_set(connection: Connection, /, name: str, max_concurrency: int | None, paused: bool | None) -> None:
-    """Set a pool's cap, pause or resume it. Jobs that run may finish.
+def pools_set(connection: Connection, /, name: str, rate: str | None, burst: int | None, **given: Any) -> None:
+    """Set a pool's cap or rate, pause it, share it fairly.
 
-    The pool need not be there yet; if it was not, it says so.
+    Jobs that run may finish. The pool need not be there yet; if it was not, it says so.
     """
-    given = {"name": name, "maxConcurrency": max_concurrency, "paused": paused}
-    body = {member: value for member, value in given.items() if value is not None}
+    said = {
+        "maxConcurrency": given["max_concurrency"],
+        "paused": given["paused"],
+        "rate": _rate(rate, burst),
+        "coolOnRetryAfter": given["cool_on_retry_after"],
+        "cooling": False if given["end_cooling"] else None,
+        "fair": given["fair"],
+        "weights": {} if given["no_weights"] else _weights(given["weight"]),
+        "maxPerKey": given["max_per_key"],
+    }
+    body = {"name": name, **{member: value for member, value in said.items() if value is not None}}
     if len(body) == 1:
-        raise click.UsageError("say what to set: --max-concurrency, --pause or --resume")
+        raise click.UsageError("say what to set: --max-concurrency, --pause, --resume, --rate; see --help for more")
     pool = connection.put("/pool", body)
     connection.show(pool, _print_pool)
     if not connection.as_json and pool.get("created") is not None:
         new = f"made pool {name}: no job has named it yet (tocsin pools rm {name} takes it back)"
         say(new if pool["created"] else f"changed pool {name}")
+
+
+def _rate(text: str | None, burst: int | None) -> Any:
+    """Return the rate as the server takes it."""
+    if text is None or text == NO_RATE:
+        if burst is not None:
+            raise click.UsageError("--burst belongs to --rate: --rate 100/1m --burst 5")
+        return text
+    limit, slash, per = text.partition("/")
+    if not slash or not (limit.isascii() and limit.isdecimal()):
+        raise click.UsageError(f"--rate must be as 100/1m, or none, not {text!r}")
+    return {"limit": int(limit), "per": per, **({} if burst is None else {"burst": burst})}
+
+
+def _weights(given: Sequence[str]) -> dict[str, int] | None:
+    if not given:
+        return None
+    weights: dict[str, int] = {}
+    for one in given:
+        key, _, weight = one.rpartition("=")
+        if not key or not (weight.isascii() and weight.isdecimal()):
+            raise click.UsageError(f"--weight must be as customer-7=3, not {one!r}")
+        weights[key] = int(weight)
+    return weights
 
 
 @pools.command("rm")

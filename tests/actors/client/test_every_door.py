@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.actors.client.doors import each_door, house
-from tocsin import Cron, HandlerError, Job, Retry, Scheduler, WorkerInfo, WorkerSnapshot
+from tocsin import Cron, HandlerError, Job, Rate, Retry, Scheduler, WorkerInfo, WorkerSnapshot
 from tocsin.actors.scheduler.model import records
 from tocsin.errors import (
     ConflictError,
@@ -313,6 +313,16 @@ async def test_pools_and_the_instance_are_set(door: str) -> None:
         made = await jobs.set_pool("p", max_concurrency=0)
         assert made.created and made.max_concurrency == 0
         assert (await jobs.set_pool("p", paused=True)).paused and (await jobs.pool("p")).known
+        flow = await jobs.set_pool(
+            "p", rate=Rate(100, per="1m", burst=5), cool_on_retry_after="pool", fair=True, weights={"k": 2},
+            max_per_key=3,
+        )  # fmt: skip
+        assert (flow.rate, flow.cool_on_retry_after, flow.fair) == (Rate(100, per=60.0, burst=5), "pool", True)
+        assert (flow.weights, flow.max_per_key, flow.max_concurrency) == ({"k": 2}, 3, 0)
+        plain = await jobs.set_pool("p", rate="none", cool_on_retry_after="none", fair=False, weights={}, max_per_key=0)
+        assert plain == await jobs.set_pool("p", paused=True) and plain.rate is None
+        with pytest.raises(InvalidInputError, match=r"rate must be as Rate\(100"):
+            await jobs.set_pool("p", rate="100/1m")  # type: ignore[arg-type]
         await jobs.run_after("1h", "a:b", id="a", pool="p")
         with pytest.raises(ConflictError):
             await jobs.delete_pool("p")

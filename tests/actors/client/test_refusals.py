@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
     "a cap": (
         InvalidInputError, r"max_concurrency must be 0\.\.10000", lambda jobs: jobs.set_pool("p", max_concurrency=-1)
     ),
-    "no setting": (InvalidInputError, "give max_concurrency, paused or both", lambda jobs: jobs.set_pool("p")),
+    "no setting": (InvalidInputError, "give at least one of max_concurrency, paused", lambda jobs: jobs.set_pool("p")),
     "no filter": (InvalidInputError, "give pool, label or path, or all=True", lambda jobs: jobs.cancel_all()),
     "filters and all": (InvalidInputError, "or all=True", lambda jobs: jobs.dead_retry_all(all=True, pool="p")),
     "a reason": (InvalidInputError, "reason must be one of", lambda jobs: jobs.dead_retry_all(reason="x")),

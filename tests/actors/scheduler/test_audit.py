@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.client.scheduler import Scheduler, port_of
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import AUDIT_MS
 from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.rows import DAY_MS
 from tocsin.actors.scheduler.transitions import events
 from tocsin.dispatch.transport import Answer
@@ -214,7 +215,9 @@ async def test_the_log_is_read_in_pages_the_newest_first_and_by_filters(sim: Sim
 async def test_whole_days_are_dropped_and_the_rest_stays(sim: SimulatedHost) -> None:
     ops = sim.host.scheduler("t", by="alice")
     for n in range(1_200):  # more than one turn drops
-        await sim.host.runtime.call(actor_of("t"), events.SetPool(f"p{n}", 1, None, AskedBy(user="alice")))
+        await sim.host.runtime.call(
+            actor_of("t"), events.SetPool(f"p{n}", PoolSettings(max_concurrency=1), AskedBy(user="alice"))
+        )
     sim.clock.step(30 * DAY_MS)
     await ops.set_pool("young", max_concurrency=2)
     sim.clock.step(AUDIT_MS - 29 * DAY_MS)
@@ -242,9 +245,9 @@ async def test_a_port_that_was_given_to_one_caller_says_nothing_of_another(sim: 
     port = port_of(sim.jobs)
     web = port.asked_by(AskedBy("http", "ops", person=True))
     page = web.asked_by(AskedBy("dashboard", "ops", "carol", person=True))
-    await port.changes.set_pool("a", max_concurrency=2, paused=None)
-    await web.changes.set_pool("b", max_concurrency=2, paused=None)
-    await page.changes.set_pool("c", max_concurrency=2, paused=None)
+    await port.changes.set_pool("a", PoolSettings(max_concurrency=2))
+    await web.changes.set_pool("b", PoolSettings(max_concurrency=2))
+    await page.changes.set_pool("c", PoolSettings(max_concurrency=2))
     found = {one.about: (one.by.via, one.by.token, one.by.user) for one in (await sim.jobs.audit()).actions}
     assert found == {
         "a": ("python", None, None), "b": ("http", "ops", None), "c": ("dashboard", "ops", "carol"),

@@ -20,12 +20,14 @@ from tocsin.actors.scheduler.model.audit import Act, AuditRow
 from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.rows import InstanceRow, JobRow, RedriveRow, ScheduleRef
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules import events as of_schedules
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions.kept_answers import OneAnswer, RowAnswers
+from tocsin.dispatch.rate import Rate
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import HostClosedError, InvalidInputError
 
@@ -62,7 +64,7 @@ EVENTS: list[Event[Any]] = [
     events.CancelDead("a"),
     events.StartRedrive("r", RedriveRow(1, 10, 0, "p", "failed", "w:r", 4), ["r0"]),
     events.StopRedrive("r"),
-    events.SetPool("p", None, True, BY),
+    events.SetPool("p", PoolSettings(paused=True, rate=Rate(3, "1m"), weights={"a": 2}), BY),
     events.DeletePool("p"),
     events.SetInstance(None, 5_000),
     events.SetClock(1_900_000_000_000),

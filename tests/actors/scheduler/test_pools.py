@@ -159,7 +159,7 @@ async def test_asking_about_or_completing_in_an_unknown_pool_creates_none(sim: S
 @on_simulated_host()
 async def test_bad_pool_settings_are_refused(sim: SimulatedHost) -> None:
     for call, words in (
-        (sim.jobs.set_pool("p"), "give max_concurrency, paused or both"),
+        (sim.jobs.set_pool("p"), "give at least one of max_concurrency, paused, rate"),
         (sim.jobs.set_pool("p", max_concurrency=-1), "0..10000"),
         (sim.jobs.set_pool("p", max_concurrency=True), "must be an integer"),
         (sim.jobs.set_pool("p", paused=1), "true or false"),  # type: ignore[arg-type]

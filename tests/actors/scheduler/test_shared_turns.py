@@ -20,6 +20,7 @@ from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.actors.scheduler.inflight.completions import Batch
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.actors.scheduler.transitions.submit import Answer
@@ -173,7 +174,8 @@ SCRIPTS: dict[str, Script] = {
         s.submit(s.job("x")), s.once(b"k2", b"x", s.job("x")), s.once(b"k2", b"x", s.job("z")), s.once(b"k3", b""),
     ],
     "events that end the group": lambda s: [
-        s.submit(s.job("w")), s.submit(s.job("x", pool="p")), events.SetPool("p", 2, True),
+        s.submit(s.job("w")), s.submit(s.job("x", pool="p")),
+        events.SetPool("p", PoolSettings(max_concurrency=2, paused=True)),
         s.submit(s.job("y", pool="p")),
         events.DeletePool("p"), s.submit(s.job("z")), events.CancelMany([("x", "no")]), s.submit(s.job("u")),
         events.CountPaths(), s.submit(*[s.job(f"n{n}") for n in range(40)]), s.submit(s.job("n7")),
@@ -325,5 +327,6 @@ def _any_event(stage: Stage, random: Random) -> Event[Any]:
         lambda: events.Cancel(name), lambda: events.Reschedule(name, due), lambda: events.RetryDead(name),
         lambda: events.CancelDead(name), lambda: stage.complete(said), lambda: stage.complete(said, stage.said("last")),
         lambda: events.Extend(name, stage.leases.get(name, ""), random.choice((HOUR, 3 * HOUR))),
-        lambda: events.SetPool("p", random.choice((1, 5)), random.random() < 0.5), lambda: events.ClaimMore(),
+        lambda: events.SetPool("p", PoolSettings(max_concurrency=random.choice((1, 5)), paused=random.random() < 0.5)),
+        lambda: events.ClaimMore(),
     ))()  # fmt: skip
