@@ -15,6 +15,7 @@ import aiohttp.abc
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from tocsin.dispatch.addresses import Addresses
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
 from tocsin.dispatch.lent_sockets import LentSocket
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class AiohttpTransport:
-    """A `Transport`. Use it in one event loop."""
+    """A `Transport`. Use it in one event loop. With `addresses` it connects to those only that they permit."""
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
-        self._ssl_context = ssl_context
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, addresses: Addresses | None = None) -> None:
+        self._ssl_context, self._addresses = ssl_context, addresses
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -84,8 +85,8 @@ class AiohttpTransport:
         """Make the session in the loop that uses it."""
         self._session = aiohttp.ClientSession(
             connector=_Connector(
-                resolver=_Resolver(),
-                socket_factory=_made,
+                resolver=_Resolver(self._addresses),
+                socket_factory=partial(_made, self._addresses),
                 limit=0,  # lanes and permits bound what is in flight; a second bound could only make them wait
                 keepalive_timeout=KEEP_ALIVE_S,
                 ssl=self._ssl_context or True,  # True: the system's certificates
@@ -164,11 +165,17 @@ class _Protocol(ResponseHandler):
 
 
 class _Resolver(aiohttp.abc.AbstractResolver):
-    """Our lookups in aiohttp's form."""
+    """Our lookups in aiohttp's form. Addresses that are written as such are not looked up."""
+
+    def __init__(self, addresses: Addresses | None) -> None:
+        self._addresses = addresses
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[aiohttp.abc.ResolveResult]:
+        found = await names.look_up(host, port, family)
+        if self._addresses is not None:
+            self._addresses.check(host, map(address_of, found))
         return [
             aiohttp.abc.ResolveResult(
                 hostname=host,
@@ -178,7 +185,7 @@ class _Resolver(aiohttp.abc.AbstractResolver):
                 proto=info[2],
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for info in await names.look_up(host, port, family)
+            for info in found
         ]
 
     async def close(self) -> None:
@@ -219,8 +226,11 @@ class _Connector(aiohttp.TCPConnector):
         return protocol
 
 
-def _made(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Return a socket for an address. aiohttp gives it to the loop."""
+def _made(addresses: Addresses | None, address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket for an address. aiohttp gives it to the loop, which connects it to this address."""
+    if addresses is not None:
+        to = str(address[4][0])
+        addresses.check(to, [to])
     made = socket.socket(*address[:3])
     _call.get().sockets.append(LentSocket(made))
     return made

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from tocsin.dispatch.addresses import Addresses
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.certificates import trusting
 from tocsin.dispatch.connection import Connection, Place, addresses_of, connected
 from tocsin.dispatch.connection_faults import in_words
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S
 from tocsin.dispatch.lent_sockets import lent
-from tocsin.dispatch.names import first_connected
+from tocsin.dispatch.names import address_of, first_connected
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 
 READ_AT_ONCE: Final = 16 * 1024
@@ -43,10 +44,10 @@ class _Target:
 
 
 class BuiltinTransport:
-    """A `Transport`. Use it in one event loop."""
+    """A `Transport`. Use it in one event loop. With `addresses` it connects to those only that they permit."""
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
-        self._ssl_context = ssl_context
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, addresses: Addresses | None = None) -> None:
+        self._ssl_context, self._addresses = ssl_context, addresses
         self.on_connected: Callable[[], None] | None = None
         """Called when a connection was made, before anything is sent on it."""
         self._targets: dict[str, _Target] = {}
@@ -127,7 +128,10 @@ class BuiltinTransport:
     async def _open(self, connection: Connection) -> None:
         host, port, tls = connection.place
         trusted = self._trusted() if tls else None
-        with lent(await first_connected(await addresses_of(host, port), connected, socket.socket.close)) as made:
+        found = await addresses_of(host, port)
+        if self._addresses is not None:
+            self._addresses.check(host, map(address_of, found))
+        with lent(await first_connected(found, connected, socket.socket.close)) as made:
             await asyncio.get_running_loop().create_connection(
                 lambda: connection,
                 sock=made,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
+from tocsin.dispatch.addresses import AddressRefused
+
 LONGEST_CHAIN: Final = 10
 OTHER_NAME: Final = frozenset({62, 64})
 """OpenSSL's codes for a certificate that is not for this host name or address."""
@@ -63,6 +65,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _words(one: BaseException, at: str) -> str | None:
+    if isinstance(one, AddressRefused):
+        return str(one)
     if isinstance(one, ssl.SSLError):
         return _of_tls(one, at)
     if isinstance(one, socket.gaierror):

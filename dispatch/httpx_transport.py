@@ -17,6 +17,7 @@ from typing import Any, Final
 import httpcore
 import httpx
 
+from tocsin.dispatch.addresses import Addresses
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.certificates import trusting
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
@@ -40,10 +41,10 @@ FAILURES: Final = (
 
 
 class HttpxTransport:
-    """A `Transport`. Use it in one event loop."""
+    """A `Transport`. Use it in one event loop. With `addresses` it connects to those only that they permit."""
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
-        self._ssl_context = ssl_context
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, addresses: Addresses | None = None) -> None:
+        self._ssl_context, self._addresses = ssl_context, addresses
         self._idle: deque[tuple[_Wire, float]] = deque()
         """With the instant each became idle, oldest first."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -83,7 +84,7 @@ class HttpxTransport:
     def _open(self) -> _Wire:
         # The system's certificates, as in the other transport; read once, not per lane.
         self._ssl_context = self._ssl_context or trusting()
-        return _Wire(self._ssl_context)
+        return _Wire(self._ssl_context, self._addresses)
 
     # ---- Idle ones -------------------------------------------------------------------------------
 
@@ -130,7 +131,8 @@ class HttpxTransport:
 class _Wire(Connecting):
     """One connection, and what connects it: a pool with room for one."""
 
-    def __init__(self, ssl_context: ssl.SSLContext) -> None:
+    def __init__(self, ssl_context: ssl.SSLContext, addresses: Addresses | None) -> None:
+        self.addresses = addresses
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl_context,
             max_connections=1,

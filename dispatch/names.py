@@ -19,6 +19,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import httpcore
 import httpx
 
+from tocsin.dispatch.addresses import Addresses
+
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 """As `socket.getaddrinfo` gives it."""
 A = TypeVar("A")
@@ -123,6 +125,9 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 class Connecting(httpcore.AnyIOBackend):
     """Connects httpcore by our lookups: to the first address that answers, tried a quarter of a second apart."""
 
+    addresses: Addresses | None = None
+    """Judges where connections may go; None: anywhere."""
+
     async def connect_tcp(
         self,
         host: str,
@@ -131,14 +136,17 @@ class Connecting(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        options = None if socket_options is None else list(socket_options)
+        options, judge = None if socket_options is None else list(socket_options), self.addresses
 
         def to(address: str) -> Any:
             return super(Connecting, self).connect_tcp(address, port, timeout, local_address, options)
 
         try:
             async with asyncio.timeout(timeout):
-                return await first_connected(await _addresses(host, port), to, _close)
+                found = await _addresses(host, port)
+                if judge is not None:
+                    judge.check(host, found)
+                return await first_connected(found, to, _close)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout("no connection in time") from error
 

@@ -108,13 +108,13 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted_server(
-    script: Script, *, tls: bool = False, certificate: Path | None = None
+    script: Script, *, tls: bool = False, certificate: Path | None = None, address: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[ScriptedServer]:
     """A server whose every connection runs `script`; with TLS if it is given a certificate, or `tls`."""
     scripted = ScriptedServer(script)
     certificate = certificate or (CERTIFICATE if tls else None)
     context = None if certificate is None else server_tls(certificate)
-    server = await asyncio.start_server(scripted.connected, "127.0.0.1", 0, ssl=context, backlog=1_024)
+    server = await asyncio.start_server(scripted.connected, address, port, ssl=context, backlog=1_024)
     scripted.port = server.sockets[0].getsockname()[1]
     try:
         yield scripted
