@@ -100,9 +100,11 @@ async def checked(name: str) -> AsyncIterator[Transport]:
 @asynccontextmanager
 async def good_and_trap() -> AsyncIterator[tuple[ScriptedServer, ScriptedServer]]:
     """Two servers on one port: at the permitted address, and at one that is not."""
-    async with scripted_server(always_ok, address=PERMITTED) as good:
-        async with scripted_server(always_ok, address=TRAP, port=good.port) as trap:
-            yield good, trap
+    async with (
+        scripted_server(always_ok, address=PERMITTED) as good,
+        scripted_server(always_ok, address=TRAP, port=good.port) as trap,
+    ):
+        yield good, trap
 
 
 def leads_to(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[str]) -> list[str]:
@@ -122,7 +124,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[str]) -> list[s
 @pytest.mark.parametrize("host", HERE)
 async def test_no_spelling_of_this_machine_is_connected_to(checked: Transport, listener: Listener, host: str) -> None:
     with pytest.raises(NeverConnected):
-        await post(checked, f"http://{host}:{listener.port}/")
+        await post(checked, f"http://{host}:{listener.port}/", timeout=2)
 
     assert listener.connections() == 0
 
@@ -144,7 +146,7 @@ async def test_a_name_with_one_bad_address_is_called_at_none(
     leads_to(monkeypatch, addresses)
 
     with pytest.raises(NeverConnected, match=r"hooks\.example has the address .*only public addresses"):
-        await post(checked, f"http://hooks.example:{listener.port}/")
+        await post(checked, f"http://hooks.example:{listener.port}/", timeout=2)
 
     assert listener.connections() == 0
 

@@ -31,6 +31,7 @@ from tests.mutants.stores import STORES
 from tests.mutants.transfers import TRANSFERS
 from tests.mutants.turns import TURNS
 from tests.mutants.undoing import UNDOING
+from tests.mutants.urls import URLS
 from tests.mutants.work_pages import WORK_PAGES
 from tests.mutants.workers import WORKERS
 
@@ -66,4 +67,5 @@ MUTANTS = (
     *HOSTILE_BROWSERS,
     *FEED,
     *COUNTED,
+    *URLS,
 )
