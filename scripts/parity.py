@@ -73,6 +73,7 @@ ROWS: Final = (
     row("pool", "pool", "pools show"),
     row("set_pool", "set_pool", "pools set"),
     row("delete_pool", "delete_pool", "pools rm"),
+    row("free_slot", "free_slot", "pools free"),
     row("pause", "pause", "instances pause, instances resume"),
     row("set_instance", "pause", "instances set"),
     row("remove", "remove", "instances rm"),

@@ -13,6 +13,7 @@ from tocsin.actors.client.checks import Delayed
 from tocsin.actors.client.server import ALWAYS, UNSENT, Server, part
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.audit_records import Undone
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.dispatch.failure import Failure
@@ -148,6 +149,10 @@ class ServerChanges:
             "DELETE", self._name, "pool", answers.Deleted, query={"name": name}, again=UNSENT
         )
         return found.deleted
+
+    async def free_slot(self, id: str) -> Freed:
+        """End the lease of an accepted or unknown attempt now. ConflictError while an attempt runs."""
+        return await self._server.ask("POST", self._name, "pool/free", Freed, {"id": id}, again=UNSENT)
 
     async def set_instance(self, *, paused: bool | None, timeout_ms: int | None) -> records.InstanceState:
         """Stop or start all firing, or set the deadline of callbacks whose jobs have none (0: the server's again)."""

@@ -20,6 +20,7 @@ from tocsin.actors.scheduler.client.tasks import TaskMaker
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.audit_records import AuditPage, Undone
 from tocsin.actors.scheduler.model.feed_frames import Change, FeedPage, read_frame
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.receiver.outcomes import HandlerError
@@ -258,6 +259,16 @@ class SyncScheduler(SyncDeadLetters):
     def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
         return self._call(lambda it: it.delete_pool(name))
+
+    def free_slot(self, id: str) -> Freed:
+        """Give up the attempt of a job that was accepted, or whose callback had no answer in time, before its lease
+        ends: its pool slot is free at once, and the job goes on as when the lease ends. So is the slot of a cancelled
+        job that an attempt still holds.
+
+        `freed` is False if nothing holds it; ConflictError while it is being called, or a worker has it. If the attempt
+        is done after all while the job waits for the next one, that counts; later it is a StaleLeaseError.
+        """
+        return self._call(lambda it: it.free_slot(id))
 
     def pause(self, paused: bool = True) -> None:
         """Stop all firing of this instance, or start it again."""

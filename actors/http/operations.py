@@ -34,6 +34,7 @@ from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import schedule_records as recurring_records
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
 from tocsin.actors.scheduler.model.feed_frames import Change
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.dispatch.pulled import Settlement
 
 READ: Final = frozenset({"read"})
@@ -273,6 +274,11 @@ _OTHERS: Final = (
         "DELETE", "/pool", "delete_pool", OPERATE, operating.delete_pool,
         name="delete_pool", group="operating", said="Forget what was set of a pool",
         query=takes.ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
+    ),
+    Operation(
+        "POST", "/pool/free", "free_slot", OPERATE, operating.free_slot,
+        name="free_slot", group="operating", said="Give up an attempt that holds a slot and of which nobody will hear",
+        request=wire.IdRequest, answer=Freed, errors=(*_NO_ID, "CONFLICT"),
     ),
     Operation(
         "GET", "/audit", "audit", READ, audits.audit,

@@ -6,8 +6,9 @@ from tocsin.actors.http.body import SMALL_BODY
 from tocsin.actors.http.parameters import CONFIRMED, ONE_POOL, names
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import PoolDeleted
-from tocsin.actors.http.wire import InstanceRequest, whole
+from tocsin.actors.http.wire import IdRequest, InstanceRequest, whole
 from tocsin.actors.http.wire_pools import PoolRequest
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import pool_settings
 from tocsin.actors.scheduler.model.records import InstanceState, Pool, Removed
 from tocsin.errors import InvalidInputError
@@ -32,6 +33,12 @@ async def delete_pool(call: Call) -> PoolDeleted:
     name = call.query(*names(ONE_POOL)).required("name")
     await call.admit(name)
     return PoolDeleted(await call.port.changes.delete_pool(name))
+
+
+async def free_slot(call: Call) -> Freed:
+    id = (await call.body(IdRequest, SMALL_BODY)).required_id()
+    await call.admit(id)
+    return await call.port.changes.free_slot(id)
 
 
 async def put_instance(call: Call) -> InstanceState:

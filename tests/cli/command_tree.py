@@ -49,7 +49,7 @@ CHANGING = frozenset({
     "dead retry", "dead cancel", "dead retry-all", "dead cancel-all",
     "schedules put", "schedules register", "schedules pause", "schedules resume", "schedules trigger", "schedules rm",
     "import crontab", "instances pause", "instances resume", "instances set", "instances rm",
-    "pools set", "pools rm", "clock new", "clock advance", "clock freeze", "undo",
+    "pools set", "pools rm", "pools free", "clock new", "clock advance", "clock freeze", "undo",
 })  # fmt: skip
 """Those that ask for a change, which a cluster may accept before it has an owner. An import is none."""
 

@@ -61,6 +61,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
     "/pool?name=q": ("DELETE", None, {"operate"}),
+    "/pool/free": ("POST", {"id": "a"}, {"operate"}),
     "/instance": ("PUT", {"paused": True}, {"admin"}),
     "?confirm=t": ("DELETE", None, {"admin"}),
 }

@@ -82,6 +82,7 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("pool", "t", "p"),
         ("set_pool", "t", "p"),
         ("delete_pool", "t", "q"),
+        ("free_slot", "t", "a"),
         ("pause", "t", None),
         ("remove", "t", None),
     ]

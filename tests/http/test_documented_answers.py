@@ -222,6 +222,8 @@ async def queue_tour(ask: Ask) -> None:
         [one] = (await ask("POST", claim, {"worker": worker}, queue="a,q", places=[place]))["jobs"]
         await ask("GET", "/get", params={"id": "pulled"}, places=[place])
         await ask("GET", "/why", params={"id": "pulled"}, places=[place])
+        for id in ("pulled", "nobody"):
+            await ask("POST", "/pool/free", {"id": id}, places=[place])
         named = {"id": "pulled", "lease": one["lease"]}
         await ask("POST", "/extend", {**named, "leaseMs": 5_000}, places=[place])
         await ask("POST", "/complete", {**named, "ok": False, "charge": False, "delayMs": 0}, places=[place])

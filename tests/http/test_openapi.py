@@ -162,7 +162,7 @@ async def test_every_example_works(name: str) -> None:
         found for found in operations(DOCUMENT) if found[2]["operationId"] == f"{name}_in_instance"
     ]
     app = AcceptingReceiver()
-    receiver: Any = app if name in ("complete", "extend", "pool") else good_receiver
+    receiver: Any = app if name in ("complete", "extend", "pool", "free_slot") else good_receiver
     if "dead" in name or "redrive" in name:
         receiver = dead_receiver
     [listed] = EXAMPLES["catalog"].answer["entries"]
@@ -239,7 +239,7 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
         await stand_scheduled(http_client, name)
     elif name in ("complete", "extend"):
         return {"lease": await accepted(http_client, app, "invoice-42")}
-    elif name == "pool":
+    elif name in ("pool", "free_slot"):
         await accepted(http_client, app, "invoice-42", pool="stripe")
     elif "dead" in name or "redrive" in name:
         pool: dict[str, Any] = {"pool": "stripe", "labels": ["tenant-7"]} if name == "dead" else {}

@@ -10,6 +10,7 @@ from tests.mutants.clocks import CLOCKS
 from tests.mutants.clusters import CLUSTERS
 from tests.mutants.dashboard import DASHBOARD
 from tests.mutants.feed import FEED
+from tests.mutants.freeing import FREEING
 from tests.mutants.health import HEALTH
 from tests.mutants.hostile_browsers import HOSTILE_BROWSERS
 from tests.mutants.jobs import JOBS
@@ -66,6 +67,7 @@ MUTANTS = (
     *HEALTH,
     *HOSTILE_BROWSERS,
     *FEED,
+    *FREEING,
     *COUNTED,
     *URLS,
 )

@@ -11,6 +11,7 @@ import msgspec
 
 from tocsin.actors.http.dashboard.args import readable
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.freeing import KINDS
 from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.http.dashboard.words import amount, span
 from tocsin.actors.scheduler.model.instants_of_job import DEFAULT_RETRY
@@ -106,9 +107,11 @@ async def _acts(asked: Asked, id: str, record: Record | None) -> frozenset[str]:
     """Return what can be done about the job as it stands, by this caller."""
     if record is None:
         return frozenset()
-    possible = {"dead": ("dead_retry", "dead_cancel"), "running": ("cancel",)}.get(
+    possible: tuple[str, ...] = {"dead": ("dead_retry", "dead_cancel"), "running": ("cancel",)}.get(
         record.state, ("cancel", "reschedule")
     )
+    if record.lease is not None and record.lease.kind in KINDS:
+        possible = (*possible, "free_slot")
     return frozenset([action for action in possible if await asked.may(action, id)])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Final
 
+from tocsin.actors.http.dashboard import freeing
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Question
 from tocsin.actors.http.dashboard.words import exact, relative, span
@@ -184,4 +185,5 @@ PLACES: Final = (
     _act("move", "reschedule", ask_move, move),
     _act("retry", "dead_retry", ask_retry, retry),
     _act("cancel-dead", "dead_cancel", ask_cancel_dead, cancel_dead),
+    freeing.act("/jobs/{id}/free", "jobs", _page_of),
 )

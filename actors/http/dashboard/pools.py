@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tocsin.actors.http.dashboard import freeing
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.audit import paused_words
 from tocsin.actors.http.dashboard.overview import share
@@ -50,6 +51,8 @@ class OnePool:
     may_forget: bool
     paused_words: str = ""
     """By whom it was paused, and when."""
+    may_free: frozenset[str] = frozenset()
+    """Ids of those holders whose slots the caller may free."""
 
     @property
     def share(self) -> float:
@@ -79,7 +82,9 @@ async def show_one(asked: Asked) -> OnePool:
     pool = await _known(asked)
     may_forget = not pool.queued and not pool.in_flight and await asked.may("delete_pool", name)
     paused = paused_words(pool.paused_at, pool.paused_by, asked.now_ms) if pool.paused else ""
-    return OnePool(pool, await asked.may("set_pool", name), may_forget, paused)
+    held = [one.id for one in pool.holders if one.orphan or one.kind in freeing.KINDS]
+    may_free = frozenset([id for id in held if await asked.may("free_slot", id)])
+    return OnePool(pool, await asked.may("set_pool", name), may_forget, paused, may_free)
 
 
 async def _known(asked: Asked) -> records.Pool:
@@ -183,4 +188,5 @@ PLACES: Final = (
             ("forget", "delete_pool", ask_forget, forget),
         )
     ),
+    freeing.act("/pools/{name}/holders/{id}/free", "pools", _url),
 )  # fmt: skip

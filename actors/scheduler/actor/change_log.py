@@ -125,6 +125,8 @@ def _operated(event: object) -> str | None:
             return f"pool {name}: {_of_pool(settings)}"
         case events.DeletePool(name):
             return f"pool {name}: deleted"
+        case events.FreeSlot(job_id):
+            return f"job {job_id}: its slot was freed"
         case events.StartRedrive(redrive_id, row, _):
             return f"bulk retry {redrive_id}: began, {row.matched} dead jobs at {row.rate} a second"
         case events.StopRedrive(redrive_id):

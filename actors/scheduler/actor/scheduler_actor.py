@@ -39,6 +39,7 @@ from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
 from tocsin.actors.scheduler.state.turn import Change, Turn
 from tocsin.actors.scheduler.transitions import arrival, events
 from tocsin.actors.scheduler.transitions.complete import complete, extend
+from tocsin.actors.scheduler.transitions.free_slot import free
 from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
 from tocsin.actors.scheduler.transitions.pools import (
     Erased,
@@ -168,6 +169,9 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             case events.Extend():
                 await self._end_leases(turn)
                 answered = answer(event, await _extend(turn, event))
+            case events.FreeSlot(job_id, by):
+                await self._end_leases(turn)
+                answered = answer(event, await free(turn, job_id, by, self._inflight.lanes.is_live))
             case events.GiveBack(leases):
                 answered = answer(event, await give_back(turn, leases))
             case events.SetClock() | events.FreezeClock() | events.AdvanceClock():

@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.clock import ClockRow, state_of
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.queries import instances
 from tocsin.actors.scheduler.queries import jobs as query
@@ -128,6 +129,13 @@ class LocalChanges(LocalBulk):
         if isinstance(deleted, ConflictError):
             raise deleted
         return deleted
+
+    async def free_slot(self, id: str) -> Freed:
+        """End the lease of an accepted or unknown attempt now. ConflictError while an attempt runs."""
+        freed = await self._instance.change(events.FreeSlot(arguments.schedule_id(id), self._who), Freed(False))
+        if isinstance(freed, ConflictError):
+            raise freed
+        return freed
 
     async def set_instance(self, *, paused: bool | None, timeout_ms: int | None) -> records.InstanceState:
         """Stop or start all firing, or set the deadline of callbacks whose jobs have none (0: the host's again)."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from tocsin.actors.runtime.events import Event, Once
 from tocsin.actors.scheduler.client.instance import Instance
 from tocsin.actors.scheduler.model.clock import ClockRow
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.transitions import events
@@ -23,6 +24,7 @@ ANSWERS: Final[Mapping[type[Event[Any]], Any]] = MappingProxyType({
     events.StopRedrive: bool,
     events.SetPool: bool,
     events.DeletePool: bool,
+    events.FreeSlot: Freed,
     events.SetInstance: InstanceRow,
     events.AdvanceClock: ClockRow,
 })  # fmt: skip

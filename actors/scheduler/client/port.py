@@ -20,6 +20,7 @@ from tocsin.actors.scheduler.model.activity import Activity
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.moving import ImportRow, TransferState
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
@@ -145,6 +146,10 @@ class ChangesPort(Protocol):
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set of a pool. ConflictError while a job names it."""
+        ...
+
+    async def free_slot(self, id: str) -> Freed:
+        """End the lease of an accepted or unknown attempt now. ConflictError while an attempt runs."""
         ...
 
     async def set_instance(self, *, paused: bool | None, timeout_ms: int | None) -> records.InstanceState:

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.inflight.result_waiters import NOBODY_WAITS
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.audit_records import Undone
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions, pool_settings
 from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
@@ -297,6 +298,16 @@ class Scheduler(DeadLetters, SchedulerReads):
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
         return await self._port.changes.delete_pool(name)
+
+    async def free_slot(self, id: str) -> Freed:
+        """Give up the attempt of a job that was accepted, or whose callback had no answer in time, before its lease
+        ends: its pool slot is free at once, and the job goes on as when the lease ends. So is the slot of a cancelled
+        job that an attempt still holds.
+
+        `freed` is False if nothing holds it; ConflictError while it is being called, or a worker has it. If the attempt
+        is done after all while the job waits for the next one, that counts; later it is a StaleLeaseError.
+        """
+        return await self._port.changes.free_slot(id)
 
     async def pause(self, paused: bool = True) -> None:
         """Stop all firing of this instance, or start it again."""

@@ -52,7 +52,7 @@ async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | 
         apply(turn, found.job, one.lease, decision)
         if follow := followers.get(one.id):
             started += start_after(turn, found.job, decision, follow)
-        answers.append(Settlement(settled=True, state="done") if one.ok else await _stands(turn, one.id))
+        answers.append(Settlement(settled=True, state="done") if one.ok else await stands(turn, one.id))
     return answers
 
 
@@ -61,7 +61,7 @@ def _is_held(turn: Turn, said: Completion) -> bool:
     return held is not None and held[0] == said.id
 
 
-async def _stands(turn: Turn, job_id: str) -> Settlement:
+async def stands(turn: Turn, job_id: str) -> Settlement:
     """Tell what state the job is in after its attempt failed."""
     found = (await turn.jobs([job_id])).get(job_id)
     if found is None:
@@ -87,7 +87,7 @@ async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | Sta
     if before in ("done", "cancelled"):
         return Settlement(settled=True, state=before), 0
     if before is not None:
-        return await _stands(turn, said.id), 0
+        return await stands(turn, said.id), 0
     found = (await turn.jobs([said.id])).get(said.id)
     waits = found is not None and turn.state.lease_of(said.id) is None and not await turn.dead([said.id])
     if found is not None and waits and said.ok and found.at.last_token == said.lease:

@@ -12,6 +12,7 @@ from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.clock import ClockRow
+from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
@@ -114,6 +115,13 @@ class SetPool(Event[bool], frozen=True):
 class DeletePool(Event[bool | ConflictError], frozen=True):
     name: str
     by: AskedBy | None = None
+
+
+class FreeSlot(Event[Freed | ConflictError], frozen=True):
+    """End the lease of an attempt whose callback is over."""
+
+    job_id: str
+    by: AskedBy
 
 
 class SetInstance(Event[InstanceRow], frozen=True):
@@ -239,6 +247,7 @@ OrdinaryEvent = (
     | StopRedrive
     | SetPool
     | DeletePool
+    | FreeSlot
     | SetInstance
     | SetClock
     | AdvanceClock

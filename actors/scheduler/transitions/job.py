@@ -234,21 +234,23 @@ def done_with(job: JobRow, result: bytes | None, no_result: str | None = None) -
     return End("done", Done(_wanted(job, result), no_result), message=no_result, result=_short(result))
 
 
-def lease_ended(job: JobRow | None, lease: LeaseRow, now: int, delay_ms: int) -> End:
-    """Decide by the kind of a lease that ended before its attempt did. None: the job is gone."""
+def lease_ended(job: JobRow | None, lease: LeaseRow, now: int, delay_ms: int, why: str | None = None) -> End:
+    """Decide by the kind of a lease that ended before its attempt did. None: the job is gone. `why`: it did not end by
+    itself, and the history says this."""
     if job is None or lease.orphan:
         return DROPPED
     if lease.kind in LOST:
         return End("lost", _after_loss(job, lease.at, LOST[lease.kind], now), message=LOST[lease.kind])
     at, history = lease.at, "lapsed"
-    message: str | None = NOT_COMPLETED
+    message = why or NOT_COMPLETED
     if lease.kind == "accepted":
-        at = replace(at, last_error=LastError(now, NOT_COMPLETED))
+        at = replace(at, last_error=LastError(now, message))
     elif lease.kind == "unknown":
-        history, message = "unknown", at.last_error.message if at.last_error is not None else None
+        said = at.last_error.message if at.last_error is not None else None
+        history, message = "unknown", "; ".join(part for part in (said, why) if part)
         delay_ms = max(lease.retry_at - now, 0)  # it was drawn when the attempt became unknown
     after = _after_failure(job, at, now, delay_ms) if lease.charged else requeue(job, replace(at, next_at=now), now)
-    return End(history, after, message=message)
+    return End(history, after, message=message or None)
 
 
 def _after_loss(job: JobRow, at: AtRow, why: str, now: int) -> Next:

@@ -57,6 +57,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "reschedule": ("moved", "moved", *("no, is running",) * 4, "no", "no"),
     "dead_retry": (*("no",) * 6, "due now", "no"),
     "dead_cancel": (*("no",) * 6, "removed", "no"),
+    "free_slot": ("no", "no", "409 runs", "retrying", "retrying", "409 runs", "no", "no"),
     "complete": (_NOT_HELD, _NOT_HELD, *("done",) * 4, _NOT_HELD, _NOT_HELD),
     "extend": (_NOT_HELD, _NOT_HELD, "extended", "extended", _NOT_HELD, "extended", _NOT_HELD, _NOT_HELD),
     "why": ("NOT_DUE", "POOL_PAUSED", *("RUNNING",) * 4, "DEAD", "NOT_FOUND"),

@@ -184,3 +184,24 @@ def pools_rm(connection: Connection, /, name: str) -> None:
     answer = connection.delete("/pool", name=name)
     missing = f"there is no pool {name!r} in {connection.instance}"
     connection.tell(answer, answer["deleted"], missing, f"removed pool {printable(name)}")
+
+
+@pools.command("free")
+@click.argument("id")
+@client_command
+def pools_free(connection: Connection, /, id: str) -> None:
+    """Free the slot of a job that was accepted, or had no answer.
+
+    The job goes on as when its lease ends: it is retried while it has
+    retries left. Refused while it is being called, or a worker has it.
+    """
+    answer = connection.post("/pool/free", {"id": id})
+    missing = f"nothing holds job {id!r} in {connection.instance}, or there is none"
+    done = f"freed the slot of {printable(id)}: {printable(_becomes(answer))}" if answer["freed"] else ""
+    connection.tell(answer, answer["freed"], missing, done)
+
+
+def _becomes(freed: Mapping[str, Any]) -> str:
+    if freed["state"] == "retrying":
+        return f"its next attempt is {relative(freed['nextAttemptAt'], now_ms())}"
+    return f"it is {freed['state']}" + (f", {freed['reason']}" if "reason" in freed else "")

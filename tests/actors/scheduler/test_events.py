@@ -66,6 +66,7 @@ EVENTS: list[Event[Any]] = [
     events.StopRedrive("r"),
     events.SetPool("p", PoolSettings(paused=True, rate=Rate(3, "1m"), weights={"a": 2}), BY),
     events.DeletePool("p"),
+    events.FreeSlot("a", BY),
     events.SetInstance(None, 5_000),
     events.SetClock(1_900_000_000_000),
     events.AdvanceClock(None, 1_000),

@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.transitions.states import OPERATIONS as TABLE
 from tocsin.actors.scheduler.transitions.states import STATES
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import DuplicateScheduleIdError, StaleLeaseError
+from tocsin.errors import ConflictError, DuplicateScheduleIdError, StaleLeaseError
 
 ACCEPTED = Answer(202, {"tocsin-accepted": "1"}, b"")
 
@@ -112,6 +112,14 @@ async def extend(sim: SimulatedHost) -> str:
     return "extended"
 
 
+async def free_slot(sim: SimulatedHost) -> str:
+    try:
+        freed = await sim.jobs.free_slot("x")
+    except ConflictError:
+        return "409 runs"
+    return str(freed.state) if freed.freed else "no"
+
+
 async def why(sim: SimulatedHost) -> str:
     return (await sim.jobs.why("x"))[0].code
 
@@ -124,6 +132,7 @@ OPERATIONS: dict[str, Callable[[SimulatedHost], Awaitable[str]]] = {
     "reschedule": reschedule,
     "dead_retry": dead_retry,
     "dead_cancel": dead_cancel,
+    "free_slot": free_slot,
     "complete": complete,
     "extend": extend,
     "why": why,

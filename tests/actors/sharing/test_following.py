@@ -106,6 +106,7 @@ async def every_operation(t: Scheduler) -> list[Any]:
     await ask(t.dead_retry("one"))
     await ask(t.dead_cancel("one"))
     await ask(t.dead_retry_all(all=True))
+    await ask(t.free_slot("none"))
     await ask(t.redrive("none"))
     await ask(t.redrive_stop("none"))
     await ask(t.set_instance(timeout_ms=5_000))
