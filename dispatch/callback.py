@@ -36,7 +36,9 @@ class Callback(HandlerMembers, frozen=True):
     workflow: str | None = None
     schedule: Occurrence | None = None
     parent: tuple[str, bytes] | None = None
-    """The job whose success started this one, and the JSON that it came to (b"": nothing)."""
+    """The job that this one follows, and the JSON that it came to (b"": nothing)."""
+    parent_is: str = ""
+    """"": it succeeded. `dead`: the JSON tells of its death. `group`: it is a group."""
     timeout_ms: int = 60_000
     trace: tuple[str, str] | None = None
     """The trace in which the job was scheduled: `traceparent` and `tracestate`."""

@@ -42,6 +42,8 @@ class _Schedule(msgspec.Struct, rename="camel", omit_defaults=True):
 class _Parent(msgspec.Struct, rename="camel", omit_defaults=True):
     id: str
     result: msgspec.Raw | None = None
+    dead: msgspec.Raw | None = None
+    group: bool = False
 
 
 class _Attempt(HandlerMembers, frozen=True, rename="camel", omit_defaults=True):
@@ -202,10 +204,15 @@ def body_of(callback: Callback) -> bytes:
             lease=callback.lease,
             instance_name=callback.instance,
             schedule=None if schedule is None else _schedule(schedule),
-            parent=None if parent is None else _Parent(parent[0], msgspec.Raw(parent[1]) if parent[1] else None),
+            parent=None if parent is None else _parent(*parent, callback.parent_is),
             **dict(zip(HANDLER_OPTIONS, handler_values(callback), strict=True)),
         )
     )
+
+
+def _parent(name: str, said: bytes, parent_is: str) -> _Parent:
+    raw = msgspec.Raw(said) if said else None
+    return _Parent(name, dead=raw) if parent_is == "dead" else _Parent(name, raw, group=parent_is == "group")
 
 
 def _schedule(one: Occurrence) -> _Schedule:

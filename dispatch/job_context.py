@@ -9,12 +9,16 @@ from tocsin.dispatch.receiver.received import Leased
 
 
 class ParentJob(Protocol):
-    """The job whose success started this one."""
+    """The job, or the group, that this one follows."""
 
     @property
     def id(self) -> str: ...
     @property
     def result(self) -> Any: ...
+    @property
+    def dead(self) -> Mapping[str, Any] | None: ...
+    @property
+    def group(self) -> bool: ...
 
 
 class JobContext(Protocol):

@@ -37,7 +37,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class OneJobOptions(SharedOptions, total=False):
-    """Options of a single job besides `then`."""
+    """Options of a single job besides `then` and `on_dead`."""
 
     id: str | None
     on_conflict: str
@@ -53,6 +53,7 @@ MEMBERS: Final = {
     **{name: camel(name) for name in OneJobOptions.__annotations__ if name not in LOCAL},
     "keep_result": "keepResultMs",
     "then": "then",
+    "on_dead": "onDead",
 }
 """JSON names of the options of Python callers."""
 PYTHON_WORDS: Final = {**{json: name for name, json in MEMBERS.items() if name != json}, **PYTHON}

@@ -5,7 +5,7 @@ In JSON the members are camelCase; optional ones are left out. Instants are epoc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,10 +31,13 @@ def raw_member(name: str) -> str:
 
 
 class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
-    """The job whose success started this one, and what it came to, if it said."""
+    """The job that this one follows: what it came to, if it said, or of what it died. `group`: it is no job, but the
+    group of this id, whose result tells how its members ended."""
 
     id: str
     raw_result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    raw_dead: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    group: bool = False
 
     def __repr__(self) -> str:
         return f"Parent({self.id!r})"  # a result may be large, or private
@@ -44,6 +47,15 @@ class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults
         if isinstance(self.raw_result, msgspec.UnsetType):
             return None
         return values.decode(bytes(self.raw_result), "parent.result")
+
+    @property
+    def dead(self) -> Mapping[str, Any] | None:
+        """Return why it died: `reason`, `parkedAt`, `attempts` and, if there are some, `message`, `status`, `code` and
+        `response`, the beginning of the last answer. None if it succeeded."""
+        if isinstance(self.raw_dead, msgspec.UnsetType):
+            return None
+        found: Mapping[str, Any] = msgspec.json.decode(bytes(self.raw_dead))
+        return found
 
 
 class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

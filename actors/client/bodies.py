@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.client.checks import Delayed
-from tocsin.actors.scheduler.model.followers import Follower, followers_of, with_ids
+from tocsin.actors.scheduler.model.followers import Follower, followers_of, on_dead_of, with_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import JobRow
@@ -33,8 +33,8 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
     whole = job.args + b"".join(new.rest_of_args)
     said = _options(job, _OF_JOB)
     said["args"] = msgspec.Raw(parts_of(job, whole).args)
-    if job.then_size:
-        said["then"] = _followers(followers_of(job, whole))
+    if job.chained:
+        said |= _following(followers_of(job, whole), on_dead_of(job, whole))
     due = job.scheduled_for
     if isinstance(due, Delayed):
         said["delayMs"] = max(due.delay_ms - (0 if now is None else max(now - job.enqueued_at, 0)), 0)
@@ -51,8 +51,9 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
     return said
 
 
-def _followers(then: Sequence[Follower]) -> list[dict[str, Any]]:
-    return [_follower(one) for one in then]
+def _following(then: Sequence[Follower], on_dead: Sequence[Follower]) -> dict[str, Any]:
+    said = {"then": [_follower(one) for one in then], "onDead": [_follower(one) for one in on_dead]}
+    return {name: jobs for name, jobs in said.items() if jobs}
 
 
 def _follower(one: Follower) -> dict[str, Any]:
@@ -60,9 +61,7 @@ def _follower(one: Follower) -> dict[str, Any]:
     said["args"] = msgspec.Raw(one.job.args)
     if one.delay_ms:
         said["delayMs"] = one.delay_ms
-    if one.then:
-        said["then"] = _followers(one.then)
-    return said
+    return said | _following(one.then, one.on_dead)
 
 
 def schedule_body(new: NewSchedule) -> dict[str, Any]:
@@ -72,8 +71,7 @@ def schedule_body(new: NewSchedule) -> dict[str, Any]:
     said["args"] = msgspec.Raw(row.args + b"".join(new.rest_of_args))
     said["timezone"] = row.timezone
     said["catchUpLimit"] = row.catch_up_limit
-    if row.then:
-        said["then"] = _followers(with_ids(row.then, repeat("")))
+    said |= _following(with_ids(row.then, repeat("")), with_ids(row.on_dead, repeat("")))
     for name in ("paused", "revision"):
         if (value := getattr(new, name)) is not None:
             said[name] = value

@@ -86,7 +86,8 @@ class SyncScheduler(SyncDeadLetters):
         `expires_at` say when it may start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h.
         `initiator` names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a
         `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
-        commit; nested ones make a chain. `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        commit; nested ones make a chain. `on_dead`: jobs that start when it dies instead, which are told why.
+        `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
         return self._call(lambda it: it.run_at(at, path, args, workflow=workflow, **options))
 

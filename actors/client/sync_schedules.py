@@ -60,7 +60,7 @@ class SyncSchedules:
         up to `jitter` later, at the same offset every time. `revision`: the one that was read (0: there is none);
         ConflictError if it is not the latest. `options` are those of the occurrences: `queue`, `pool`,
         `max_concurrency`, `priority`, `labels`, `shard_key`, `retry`, `timeout_ms`, `expires_after`, `then`,
-        `initiator`. InvalidCronError, UnknownTimezoneError, InvalidInputError for what cannot be.
+        `on_dead`, `initiator`. InvalidCronError, UnknownTimezoneError, InvalidInputError for what cannot be.
         """
         return self._call(
             lambda it: it.put(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tocsin.actors.http.body import reading_args
 from tocsin.actors.http.wire import whole
-from tocsin.actors.http.wire_jobs import FollowingRequest, ScheduleRequest
+from tocsin.actors.http.wire_jobs import FollowingRequest, OptionsRequest, ScheduleRequest
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
@@ -26,8 +26,8 @@ def new_job(
     """Check a job, with all that follow it. `parent` is the trace of the headers."""
     options = request.options()
     trace = None if request.traceparent is None and request.tracestate is None else request.trace
-    if request.then:
-        options["then"] = followers(checks, request.then)
+    if request.then or request.on_dead:
+        options |= following(checks, request)
     with reading_args():
         return checks.wire_job(
             function_path=request.function_path,
@@ -42,11 +42,19 @@ def new_job(
         )
 
 
-def followers(checks: JobChecks, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
-    """Check a `then`; None if nothing follows. Refusals say where: `then[0]: ...`."""
-    if not then:
+def following(checks: JobChecks, request: OptionsRequest) -> dict[str, list[Follower] | None]:
+    """Check what follows a job, done or dead, as options; None where nothing does."""
+    return {
+        "then": followers(checks, request.then, "then"),
+        "on_dead": followers(checks, request.on_dead, "onDead"),
+    }
+
+
+def followers(checks: JobChecks, jobs: Sequence[FollowingRequest] | None, name: str) -> list[Follower] | None:
+    """Check a list of jobs that follow; None if there are none. Refusals say where: `then[0]: ...`."""
+    if not jobs:
         return None
-    return [_follower(checks, one, f"then[{n}]") for n, one in enumerate(then)]
+    return [_follower(checks, one, f"{name}[{n}]") for n, one in enumerate(jobs)]
 
 
 def _follower(checks: JobChecks, request: FollowingRequest, place: str) -> Follower:
@@ -56,5 +64,5 @@ def _follower(checks: JobChecks, request: FollowingRequest, place: str) -> Follo
             workflow=request.workflow,
             raw_args=bytes(request.args),
             delay_ms=whole(0 if request.delay_ms is None else request.delay_ms),
-            options={**request.options(), "then": followers(checks, request.then)},
+            options=request.options() | following(checks, request),
         )

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, SMALL_BODY, parse, reading_args
-from tocsin.actors.http.job_requests import followers
+from tocsin.actors.http.job_requests import following
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
 from tocsin.actors.http.request import Call
@@ -35,12 +35,12 @@ async def put(call: Call) -> records.SchedulePut:
     name = await _admitted_name(call)
     for target in request.targets():
         await call.admit(target, action="schedule")
-    then = followers(call.port.checks, request.then)
+    follow = following(call.port.checks, request)
     with reading_args():
         new = call.port.checks.wire_schedule(
             name,
             raw_args=bytes(request.args),
-            given={**request.options(), "then": then},
+            given=request.options() | follow,
             paused=request.paused,
             revision=whole(request.revision),
             initiator=call.initiator,
@@ -70,12 +70,12 @@ async def _owned(call: Call, owner: str, raw: msgspec.Raw) -> NewSchedule:
     request.check_instance(call.port.name)
     for target in request.targets():
         await call.admit(target, action="schedule")
-    then = followers(call.port.checks, request.then)
+    follow = following(call.port.checks, request)
     with reading_args():
         return call.port.checks.wire_schedule(
             owned_name(owner, schedule_name(request.name)),
             raw_args=bytes(request.args),
-            given={**request.options(), "then": then},
+            given=request.options() | follow,
             paused=request.paused,
             revision=None,
             initiator=call.initiator,

@@ -64,7 +64,7 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
         shapes.exactly_one("string", "functionPath", "workflow"),
         shapes.needs("maxConcurrency", "pool", "string"),
     )
-    no_options: ClassVar[frozenset[str]] = frozenset({"instance_name", "args", "then"})
+    no_options: ClassVar[frozenset[str]] = frozenset({"instance_name", "args", "then", "on_dead"})
 
     function_path: Annotated[Scalar, shape(shapes.TARGET, "What the receiver is to run. This or workflow.")] = None
     workflow: Annotated[Scalar, shape(shapes.TARGET, "What the receiver is to start, instead of functionPath.")] = None
@@ -97,6 +97,14 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
             "has at most 16 KiB of them.",
         ),
     ] = None
+    on_dead: Annotated[
+        list[FollowingRequest] | None,
+        shape(
+            shapes.THEN,
+            "Jobs that start when this one dies, in the same commit. Each is told why (`parent.dead`). A schedule has "
+            "at most 16 KiB of them.",
+        ),
+    ] = None
 
     @property
     def target(self) -> str | None:
@@ -107,13 +115,13 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
     def targets(self) -> Iterator[str | None]:
         """Yield the targets of this job and of all that follow."""
         yield self.target
-        for one in self.then or ():
+        for one in (*(self.then or ()), *(self.on_dead or ())):
             yield from one.targets()
 
     def check_instance(self, addressed: str) -> None:
         super().check_instance(addressed)
-        if self.then:
-            check_following(self.then, addressed)
+        if self.then or self.on_dead:
+            check_following(self.then, self.on_dead, addressed)
 
     def options(self) -> dict[str, Any]:
         """Return all members but those that are `no_options`, by their names inside, for the checks."""
@@ -159,10 +167,12 @@ class FollowingRequest(OptionsRequest, frozen=True, kw_only=True):
     ] = None
 
 
-def check_following(then: Sequence[FollowingRequest] | None, addressed: str) -> None:
+def check_following(
+    then: Sequence[FollowingRequest] | None, on_dead: Sequence[FollowingRequest] | None, addressed: str
+) -> None:
     """Check how many and how deep first: what comes later goes down one call a level."""
-    check_chain(then or ())
-    for one in then or ():
+    check_chain(then or (), on_dead or ())
+    for one in (*(then or ()), *(on_dead or ())):
         one.check_instance(addressed)
 
 

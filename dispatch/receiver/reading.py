@@ -36,6 +36,8 @@ class InvalidJsonError(InvalidInputError):
 class _Parent(msgspec.Struct, rename="camel"):
     id: str
     result: msgspec.Raw = NO_RESULT
+    dead: dict[str, Any] | None = None
+    group: bool = False
 
 
 class _Body(HandlerMembers, frozen=True, kw_only=True, rename="camel"):
@@ -121,7 +123,8 @@ def read(given: Headers, body: bytes, signers: Signers, clock: DispatchClock, bo
     members["instance"] = members.pop("instance_name")
     members["args"] = decode(bytes(content.args))
     if (parent := content.parent) is not None:
-        members["parent"] = Parent(parent.id, decode(bytes(parent.result), "parent.result"))
+        result = decode(bytes(parent.result), "parent.result")
+        members["parent"] = Parent(parent.id, result, parent.dead, parent.group)
     job = Received(
         webhook_id=webhook_id,
         sent_ms=sent_ms,

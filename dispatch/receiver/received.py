@@ -28,10 +28,17 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The job whose success started this one in a chain, and what it came to (None if it did not say)."""
+    """The job that this one follows: what it came to (None if it did not say), or why it died.
+
+    `dead` has `reason`, `parkedAt`, `attempts` and, if there are some, `message`, `status`, `code` and `response`, the
+    beginning of the last answer. `group`: it is no job, but the group of this id, whose result tells how its members
+    ended.
+    """
 
     id: str
     result: Any
+    dead: Mapping[str, Any] | None = None
+    group: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,7 @@ class Received(HandlerOptions):
     schedule: Mapping[str, Any] | None = None
     """For an occurrence of a recurring job: name, slot, and more."""
     parent: Parent | None = None
-    """In a chain: the job before this one."""
+    """The job before it in a chain, the one whose death it follows, or a group."""
     traceparent: str | None = None
     tracestate: str | None = None
     left_s: float | None = field(default=None, repr=False, compare=False)

@@ -60,7 +60,7 @@ class Context(OptionsOfJob):
 
     @property
     def parent(self) -> Parent | None:
-        """Return the job before this one in a chain, with its `result`."""
+        """Return what it follows: the job before it in a chain with its `result`, one that died, or a group."""
         return self.job.parent
 
     # ---- Asking ----------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def _option(name: str, value: Any, place: str) -> Any:
         return instant_ms(value, f"{place}expires_at")
     if name == "keep_result":
         return duration_ms(value, f"{place}keep_result")
-    if name == "then":
+    if name in ("then", "on_dead"):
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-            raise InvalidInputError(f"{place}then must be a list of jobs, not {type(value).__name__}")
-        return [body_of(one, f"{place}then[{n}].") for n, one in enumerate(value)]
+            raise InvalidInputError(f"{place}{name} must be a list of jobs, not {type(value).__name__}")
+        return [body_of(one, f"{place}{name}[{n}].") for n, one in enumerate(value)]
     return value

@@ -29,10 +29,11 @@ SPANS: Final = ("NOT_DUE", "RETRY_LATER")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A job of a chain, and how far behind the one that starts it."""
+    """A job of a chain, and how far behind the one that starts it; `dies`: that starts it by its death."""
 
     job: Following
     depth: int
+    dies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Job:
 
     @property
     def chain(self) -> Sequence[Link]:
-        return [] if self.record is None else list(_chain(self.record.then, 0))
+        return [] if self.record is None else list(_chain(self.record, 0))
 
     @property
     def ladder(self) -> str:
@@ -115,10 +116,11 @@ async def _acts(asked: Asked, id: str, record: Record | None) -> frozenset[str]:
     return frozenset([action for action in possible if await asked.may(action, id)])
 
 
-def _chain(then: Sequence[Following], depth: int) -> Iterator[Link]:
-    for one in then:
-        yield Link(one, depth)
-        yield from _chain(one.then, depth + 1)
+def _chain(before: Record | Following, depth: int) -> Iterator[Link]:
+    for jobs, dies in ((before.then, False), (before.on_dead, True)):
+        for one in jobs:
+            yield Link(one, depth, dies)
+            yield from _chain(one, depth + 1)
 
 
 PLACES: Final = (

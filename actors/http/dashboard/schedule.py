@@ -139,6 +139,7 @@ def facts_of(one: ScheduleRecord) -> Sequence[tuple[str, str]]:
         ("Deadline of a call", span(one.timeout_ms) if one.timeout_ms else None),
         ("Expires", f"{span(one.expires_after_ms)} after its slot" if one.expires_after_ms else None),
         ("Then", amount(len(one.then), "job follows", "jobs follow") if one.then else None),
+        ("If it dies", amount(len(one.on_dead), "job follows", "jobs follow") if one.on_dead else None),
         ("Owner", one.owner),
         ("Put by", " ".join(filter(None, (one.initiator.token, one.initiator.user))) if one.initiator else None),
         ("Since", exact(one.created_at)),

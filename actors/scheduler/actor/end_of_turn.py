@@ -19,6 +19,7 @@ from tocsin.actors.scheduler.state.job_queues import Outlook
 from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim, claim_suspects
+from tocsin.actors.scheduler.transitions.following import follow_deaths
 
 FULL_RETRY_MS = 1_000
 """A store without space claims nothing; so often it is asked whether there is space again."""
@@ -52,6 +53,8 @@ class EndOfTurn:
             check_clock(turn)
         if seen.ended:
             await apply_ends(turn)
+        if state.following:
+            await follow_deaths(turn)
         full = self._full()
         given: Given = []
         more_to_pull = False
@@ -68,6 +71,9 @@ class EndOfTurn:
             more_to_pull = await self._serve(turn, given, full, in_order=False)
         if seen.ended:  # jobs that had expired when they were to be claimed
             await apply_ends(turn)
+        if state.following:  # of jobs that were found damaged when they were to be claimed
+            await follow_deaths(turn)
+            more_to_pull = True
         await state.close()
         if state.to_tell:
             ended, state.to_tell = state.to_tell, []

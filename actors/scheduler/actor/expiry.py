@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM,
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_to_letter, apply_to_waiting
+from tocsin.actors.scheduler.transitions.following import FOLLOW, follow_later
 from tocsin.actors.scheduler.transitions.job import Drop, Expire
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.transitions.undo import go_on
@@ -223,6 +224,7 @@ async def _forget_audit(turn: Turn, due: Due) -> None:
 TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
     AUDIT: _forget_audit,
     EXPIRE: _expire,
+    FOLLOW: follow_later,
     HISTORY: _forget_history,
     IDEM: _forget_answers,
     RESULT: _forget_results,

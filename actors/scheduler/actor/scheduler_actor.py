@@ -39,6 +39,7 @@ from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
 from tocsin.actors.scheduler.state.turn import Change, Turn
 from tocsin.actors.scheduler.transitions import arrival, events
 from tocsin.actors.scheduler.transitions.complete import complete, extend
+from tocsin.actors.scheduler.transitions.following import follow_deaths
 from tocsin.actors.scheduler.transitions.free_slot import free
 from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
 from tocsin.actors.scheduler.transitions.pools import (
@@ -206,6 +207,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 answered = await operate(turn, event)
             case _:
                 answered = await change_schedules(turn, event)
+        if self._state.following:  # before an event that shares the turn changes what is read for it
+            await follow_deaths(turn)
         if turn.changes is not None:
             turn.changes.append((None, event, answered))
         return answered

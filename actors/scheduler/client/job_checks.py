@@ -50,12 +50,14 @@ class JobOptions(OneJobOptions, total=False):
     """Options of a job; as for `Scheduler.run_at`."""
 
     then: Sequence[Job] | None
+    on_dead: Sequence[Job] | None
 
 
 class OccurrenceOptions(SharedOptions, total=False):
     """Options of the occurrences of a schedule; as for `Schedules.put`."""
 
     then: Sequence[Job] | None
+    on_dead: Sequence[Job] | None
     expires_after: Duration | None
 
 
@@ -257,26 +259,32 @@ class JobChecks:
         return self.delayed(now, arguments.duration_ms(after, "after"), "after")
 
     def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return options in the shapes that are checked: durations in ms, `then` as it is stored."""
+        """Return options in the shapes that are checked: durations in ms, `then` and `on_dead` as they are
+        stored."""
         if not given.keys() <= ASKED:  # also where it is None: a slip all the same
             unknown = min(map(str, given.keys() - ASKED))
             raise InvalidInputError(
                 f"unknown option {show(unknown)}{meant(unknown, ASKED)}: choose from {', '.join(sorted(ASKED))}"
             )
-        if not ("keep_result" in given or "then" in given):
+        if not ("keep_result" in given or "then" in given or "on_dead" in given):
             return given
         options = dict(given)
         if (kept := options.pop("keep_result", None)) is not None:
             options["keep_result_ms"] = arguments.keep_result_ms(kept)
-        if (then := options.get("then")) is not None:
-            options["then"] = self.followers(then)
+        return self.with_followers(options)
+
+    def with_followers(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return options with `then` and `on_dead` as they are stored."""
+        for name in ("then", "on_dead"):
+            if (jobs := options.get(name)) is not None:
+                options[name] = self.followers(jobs, name)
         return options
 
-    def followers(self, then: object) -> list[Follower]:
-        """Check a `then`; refusals say where: `then[0]: ...`."""
-        if isinstance(then, (str, bytes)) or not isinstance(then, Sequence):
-            raise InvalidInputError(f"then must be a list of Job, not {type(then).__name__}")
-        return [self._follower(one, f"then[{n}]") for n, one in enumerate(then)]
+    def followers(self, jobs: object, name: str = "then") -> list[Follower]:
+        """Check a `then` or an `on_dead`; refusals say where: `then[0]: ...`."""
+        if isinstance(jobs, (str, bytes)) or not isinstance(jobs, Sequence):
+            raise InvalidInputError(f"{name} must be a list of Job, not {type(jobs).__name__}")
+        return [self._follower(one, f"{name}[{n}]") for n, one in enumerate(jobs)]
 
     def _follower(self, job: Job, place: str) -> Follower:
         if not isinstance(job, Job):

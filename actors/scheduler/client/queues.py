@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.records import Outcome, Pending, Queue, WorkerPage
+from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.queries import queue_stats
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.transitions.claim import Claim
@@ -101,7 +102,7 @@ class LocalQueues:
             workflow=job.workflow,
             expires_at=job.expires_at,
             schedule=None if slot is None else _slot(slot),
-            parent=None if job.parent is None else _parent(job.parent, claim.parent_result),
+            parent=None if job.parent is None else _parent(job, job.parent, claim.parent_result),
             then=bool(job.then_size),
             **shown_options(job),
         )
@@ -177,5 +178,9 @@ def _slot(one: Any) -> Slot:
     return Slot(name=one.name, slot=one.slot, first_slot=one.first_slot, coalesced=coalesced)
 
 
-def _parent(parent: str, result: bytes) -> Parent:
-    return Parent(id=parent, raw_result=arguments.raw(result) if result else msgspec.UNSET)
+def _parent(job: JobRow, parent: str, said: bytes) -> Parent:
+    raw = arguments.raw(said) if said else msgspec.UNSET
+    parent_is = "" if job.extras is None else job.extras.parent_is
+    if parent_is == "dead":
+        return Parent(id=parent, raw_dead=raw)
+    return Parent(id=parent, raw_result=raw, group=parent_is == "group")

@@ -82,7 +82,8 @@ class Scheduler(DeadLetters, SchedulerReads):
         `expires_at` say when it may start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h.
         `initiator` names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a
         `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
-        commit; nested ones make a chain. `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        commit; nested ones make a chain. `on_dead`: jobs that start when it dies instead, which are told why.
+        `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
         due, now, raw_args = arguments.instant_ms(at, "at"), self._checks.now_ms(), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)

@@ -60,7 +60,7 @@ class Schedules:
         up to `jitter` later, at the same offset every time. `revision`: the one that was read (0: there is none);
         ConflictError if it is not the latest. `options` are those of the occurrences: `queue`, `pool`,
         `max_concurrency`, `priority`, `labels`, `shard_key`, `retry`, `timeout_ms`, `expires_after`, `then`,
-        `initiator`. InvalidCronError, UnknownTimezoneError, InvalidInputError for what cannot be.
+        `on_dead`, `initiator`. InvalidCronError, UnknownTimezoneError, InvalidInputError for what cannot be.
         """
         known = self._definition({
             **options, "path": path, "args": args, "workflow": workflow,
@@ -76,11 +76,9 @@ class Schedules:
         return await self._port.put(new)
 
     def _definition(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments of `put` in the shapes that are checked: durations in ms, `then` as it is stored."""
-        known = definition_of(_spread(given))
-        if (then := known.get("then")) is not None:
-            known["then"] = self._checks.followers(then)
-        return known
+        """Return arguments of `put` in the shapes that are checked: durations in ms, `then` and `on_dead` as they are
+        stored."""
+        return self._checks.with_followers(definition_of(_spread(given)))
 
     async def register(
         self, owner: str, schedules: Iterable[Declared | tuple[str, Mapping[str, Any]]], *, prune: bool = False

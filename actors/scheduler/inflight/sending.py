@@ -83,6 +83,7 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         if slot is None
         else Occurrence(slot.name, slot.slot, slot.first_slot, None if slot.first_slot is None else slot.coalesced),
         parent=None if job.parent is None else (job.parent, claim.parent_result),
+        parent_is="" if job.extras is None else job.extras.parent_is,
         timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
         trace=job.trace,
         **handler_options(job),

@@ -26,12 +26,13 @@ from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
 from tocsin.actors.scheduler.model.schedule_rows import RECHECK
 from tocsin.actors.scheduler.state.in_memory_view import hold
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
+from tocsin.actors.scheduler.transitions.following import FOLLOW
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
 from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
-KNOWN_TIMERS = (AUDIT, UNDO, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
+KNOWN_TIMERS = (AUDIT, UNDO, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, FOLLOW, *RECURRING_TIMERS)
 Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 

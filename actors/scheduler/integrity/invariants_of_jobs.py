@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
-from tocsin.actors.scheduler.model.followers import followers_of
+from tocsin.actors.scheduler.model.followers import followers_of, on_dead_of
 from tocsin.actors.scheduler.model.line_names import line_of
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, Shape, read_row
@@ -352,6 +352,7 @@ def _labels(job: JobRow, at: AtRow | None, dead: DeadRow | None) -> dict[bytes, 
 def _is_chain(job: JobRow, whole: bytes) -> bool:
     try:
         followers_of(job, whole)
+        on_dead_of(job, whole)
     except BadRow:
         return False
     return True

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.actors.scheduler.model.followers import followers_of
+from tocsin.actors.scheduler.model.followers import followers_of, on_dead_of
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.reasons import DeadReason
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, BadRow, JobRow
@@ -66,6 +66,7 @@ def job_fault(job: JobRow, whole: bytes) -> str | None:
         return f"the result of its parent is no JSON any more: {fault}"
     try:
         followers_of(job, whole)
+        on_dead_of(job, whole)
     except BadRow as error:
         return f"what is to follow it cannot be read: {error}"
     return None

@@ -105,7 +105,7 @@ def job_of(found: Found, now: int) -> ChangedJob:
     """Return a job as a frame tells it."""
     job = found.job
     # What is behind its own args is not read here, and not told.
-    bare = Found(msgspec.structs.replace(job, then_size=0), found.at, found.dead, found.leases, damaged=True)
+    bare = Found(msgspec.structs.replace(job, chained=()), found.at, found.dead, found.leases, damaged=True)
     record = bare.record(now)
     error = record.last_error
     return ChangedJob(

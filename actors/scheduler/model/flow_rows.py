@@ -27,6 +27,8 @@ class JobExtras(Row, frozen=True, array_like=True, tag=1):
     """The group in which it is counted."""
     debounce: tuple[int, int | None] | None = None
     """When it was asked for first, and until when it can be put off, epoch ms (None: without end)."""
+    parent_is: str = ""
+    """The kind of its parent: a job that succeeded (""), one that died (`dead`), or a `group`."""
 
 
 class PoolFlow(Row, frozen=True, array_like=True, tag=1):

@@ -10,7 +10,7 @@ import msgspec
 
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.damage import stored
-from tocsin.actors.scheduler.model.followers import Follower, followers_of
+from tocsin.actors.scheduler.model.followers import Follower, followers_of, on_dead_of
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
@@ -67,7 +67,7 @@ class Found:
             schedule=_schedule(job),
             keep_result_ms=job.keep_result_ms,
             parent=job.parent,
-            then=_then(job, self.args),
+            **_following_members(job, self.args),
             **_dead_members(self.dead),
             **{**record_options(job), "retry": records.retry_of_record(job)},
         )
@@ -86,13 +86,13 @@ def _lease(row: LeaseRow) -> records.LeaseInfo:
     return records.LeaseInfo(row.until, row.kind, row.host)
 
 
-def _then(job: JobRow, whole: bytes) -> Sequence[records.Following]:
-    if not job.then_size:
-        return ()
+def _following_members(job: JobRow, whole: bytes) -> dict[str, Any]:
+    if not job.chained:
+        return {}
     try:
-        return following(followers_of(job, whole))
+        return {"then": following(followers_of(job, whole)), "on_dead": following(on_dead_of(job, whole))}
     except BadRow:
-        return ()  # what is damaged is shown by `check`
+        return {}  # what is damaged is shown by `check`
 
 
 def following(followers: Sequence[Follower]) -> Sequence[records.Following]:
@@ -105,7 +105,7 @@ def _following(one: Follower) -> records.Following:
     return records.Following(
         id=job.id, function_path=job.function_path, workflow=job.workflow, queue=job.queue or None,
         origin=None if job.extras is None else job.extras.origin or None,
-        delay_ms=one.delay_ms, then=following(one.then),
+        delay_ms=one.delay_ms, then=following(one.then), on_dead=following(one.on_dead),
     )  # fmt: skip
 
 

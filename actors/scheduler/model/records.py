@@ -41,7 +41,7 @@ class LeaseInfo(Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Following(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A job that another starts when it is done, `delay_ms` later, and what follows that."""
+    """A job that another starts when it is done, or dead, `delay_ms` later, and what follows that."""
 
     id: str = ""
     function_path: str | None = None
@@ -50,6 +50,7 @@ class Following(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=
     origin: str | None = None
     delay_ms: int = 0
     then: Sequence[Following] = ()
+    on_dead: Sequence[Following] = ()
 
 
 class Initiator(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -115,6 +116,7 @@ class Record(_Standing, frozen=True, kw_only=True, rename=raw_member, omit_defau
     keep_result_ms: int | None = None
     parent: str | None = None
     then: Sequence[Following] = ()
+    on_dead: Sequence[Following] = ()
 
     @property
     def args(self) -> Any:
@@ -236,8 +238,7 @@ class Instance(Value, frozen=True, rename="camel"):
 
 
 class InstanceState(Value, frozen=True, rename="camel"):
-    """The instance's pause, since when (epoch ms) and by whom, and its own deadline for callbacks whose jobs have none,
-    if it has one."""
+    """The instance's pause, since when (epoch ms) and by whom; and the deadline of callbacks whose jobs have none."""
 
     name: str
     paused: bool

@@ -64,6 +64,8 @@ class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=raw_member, om
     initiator: Initiator | None = None
     then: Sequence[Following] = ()
     """Jobs chained to each occurrence; ids are given with it."""
+    on_dead: Sequence[Following] = ()
+    """Jobs that start when an occurrence dies."""
 
     @property
     def args(self) -> Any:
@@ -191,14 +193,15 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         paused_at=paused_at,
         paused_by=paused_by,
         initiator=initiator_of(row.initiator),
-        then=_then(row),
+        then=_following(row.then),
+        on_dead=_following(row.on_dead),
         **record_options(row),
     )
 
 
-def _then(row: DefinitionRow) -> Sequence[Following]:
+def _following(stored: bytes) -> Sequence[Following]:
     try:
-        return following(with_ids(row.then, repeat("")))
+        return following(with_ids(stored, repeat("")))
     except BadRow:
         return ()  # the next turn that needs the schedule sets its row aside
 

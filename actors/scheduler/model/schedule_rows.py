@@ -57,6 +57,8 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     then: bytes = b""
     """Jobs chained to each occurrence (`followers`); ids are given with the occurrence."""
     extras: JobExtras | None = None  # what few schedules have: options of each occurrence
+    on_dead: bytes = b""
+    """Jobs that start when an occurrence dies; written and named in the same way."""
 
 
 _INHERITED: Final = tuple({*DefinitionRow.__struct_fields__} & {*JobRow.__struct_fields__} - {"args", "args_rows"})

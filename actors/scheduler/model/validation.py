@@ -12,7 +12,7 @@ import msgspec
 from tocsin.actors.scheduler.model.crockford import Minting as Minting
 from tocsin.actors.scheduler.model.crockford import mint_id as mint_id
 from tocsin.actors.scheduler.model.extras import EXTRAS, extras_of
-from tocsin.actors.scheduler.model.followers import Follower, check_then, with_blob
+from tocsin.actors.scheduler.model.followers import Follower, check_then, extras_before, with_blob
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.dispatch import values
@@ -245,6 +245,7 @@ def new_job(
     if conflict not in CONFLICTS:
         raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {show(conflict)}")
     chosen, then, fits = "id" in given, given.get("then"), len(args) <= INLINE_ARGS
+    on_dead = given.get("on_dead")
     job = JobRow(
         id=schedule_id(given["id"]) if chosen else minted,
         incarnation="",
@@ -260,9 +261,9 @@ def new_job(
     if job.expires_at is not None and job.expires_at <= scheduled_for and (knows_now or not relative):
         limit = f"must be after the due instant ({scheduled_for})"
         raise InvalidInputError(f"{word('expires_at')} {limit}, not {job.expires_at}: the job would never run")
-    if fits and not then:
+    if fits and not then and not on_dead:
         return NewJob(job, (), chosen, conflict, relative)  # as most are
-    whole = with_blob(job, args, check_then(then or ()))
+    whole = with_blob(job, args, check_then(then or (), on_dead or ()), on_dead=tuple(on_dead or ()))
     return msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict, relative=relative)
 
 
@@ -303,12 +304,14 @@ def follower(
     for name, why in (("id", "ids of a chain are made here"), ("on_conflict", "it has no id of yours")):
         if name in given:
             raise InvalidInputError(f"{word(name)} cannot be given in then: {why}")
-    followers = check_then(given.pop("then", ()))
+    on_dead = tuple(given.pop("on_dead", ()))
+    followers = check_then(given.pop("then", ()), on_dead)
     new = new_job(
         function_path=function_path, workflow=workflow, args=b"", scheduled_for=0, enqueued_at=0, minted=minted,
         options=given,
     )  # fmt: skip
-    return Follower(msgspec.structs.replace(new.job, args=args), integer(delay_ms, "after_ms", *DELAY_MS), followers)
+    row = msgspec.structs.replace(new.job, args=args, extras=new.job.extras or extras_before(followers, on_dead))
+    return Follower(row, integer(delay_ms, "after_ms", *DELAY_MS), followers, on_dead)
 
 
 def keep_result_ms(value: object) -> int:
@@ -355,4 +358,4 @@ _CHECKS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "labels": labels_of,
     "keep_result_ms": _between(KEEP_RESULT_MS),
 }
-OPTIONS: Final = frozenset({*_CHECKS, *EXTRAS, "id", "on_conflict", "initiator", "then"})
+OPTIONS: Final = frozenset({*_CHECKS, *EXTRAS, "id", "on_conflict", "initiator", "then", "on_dead"})

@@ -21,6 +21,7 @@ _DURATIONS: Final = {
 _KNOWN: Final = (
     "path", "args", "cron", "every", "at", "timezone", "workflow", *SharedOptions.__annotations__,
     "expires_after", "misfire", "grace", "catch_up_limit", "overlap", "jitter", "paused", "then",
+    "on_dead",
 )  # fmt: skip
 
 

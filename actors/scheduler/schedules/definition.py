@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from tocsin.actors.cron.zones import Zone
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.extras import any_extras
-from tocsin.actors.scheduler.model.followers import Follower, check_then, jobs_of, without_ids
+from tocsin.actors.scheduler.model.followers import Follower, check_then, extras_before, without_ids
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules.change import NewSchedule
@@ -88,21 +87,26 @@ def _target(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options(known: Mapping[str, Any]) -> dict[str, Any]:
-    options = {**arguments.checked_options(known), "then": _then(known.get("then", ()))}
+    then, on_dead = check_then(known.get("then", ()), known.get("on_dead", ())), tuple(known.get("on_dead", ()))
+    options = {
+        **arguments.checked_options(known),
+        "then": _stored(then, "then"),
+        "on_dead": _stored(on_dead, word("on_dead")),
+    }
     if "extras" not in options:
-        options["extras"] = any_extras(jobs_of(known.get("then", ())))
+        options["extras"] = extras_before(then, on_dead)
     if "expires_after_ms" in known:
         options["expires_after_ms"] = arguments.integer(known["expires_after_ms"], word("expires_after_ms"), *EVERY_MS)
     return options
 
 
-def _then(followers: Sequence[Follower]) -> bytes:
-    then = without_ids(check_then(followers))
-    if len(then) > MAX_THEN:
+def _stored(followers: tuple[Follower, ...], name: str) -> bytes:
+    text = without_ids(followers)
+    if len(text) > MAX_THEN:
         raise PayloadTooLargeError(
-            f"then: {len(then)} bytes with its args, at most {MAX_THEN} in a schedule", limit=MAX_THEN
+            f"{name}: {len(text)} bytes with its args, at most {MAX_THEN} in a schedule", limit=MAX_THEN
         )
-    return then
+    return text
 
 
 def _policies(known: Mapping[str, Any]) -> dict[str, Any]:

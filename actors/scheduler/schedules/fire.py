@@ -14,7 +14,6 @@ from tocsin.actors.scheduler.model.followers import Follower, with_blob, with_id
 from tocsin.actors.scheduler.model.rows import JobRow, ScheduleRef, job_key
 from tocsin.actors.scheduler.model.schedule_rows import (
     CursorRow,
-    DefinitionRow,
     Piece,
     SlotRow,
     inherited,
@@ -189,13 +188,15 @@ def start(
     more = known.args.get(one.name, [])
     # What is left of them, where a piece is missing, must not be taken for all of them: the job dies of its damage.
     args = definition.args + b"".join(more if len(more) == definition.args_rows else [])
-    accept(turn, with_blob(job, args, _followers(turn, definition) if definition.then else ()), at)
+    then, on_dead = _followers(turn, definition.then), _followers(turn, definition.on_dead)
+    accept(turn, with_blob(job, args, then, on_dead=on_dead), at)
 
 
-def _followers(turn: Turn, definition: DefinitionRow) -> tuple[Follower, ...]:
+def _followers(turn: Turn, stored: bytes) -> tuple[Follower, ...]:
     """Give what follows this occurrence ids of its own."""
-    mint = (mint_id(turn.now, turn.random.getrandbits(80)) for _ in repeat(None))
-    return with_ids(definition.then, mint)
+    if not stored:
+        return ()
+    return with_ids(stored, (mint_id(turn.now, turn.random.getrandbits(80)) for _ in repeat(None)))
 
 
 def _start_at(turn: Turn, due: int, expires_at: int | None, cursor: CursorRow, *, late: bool) -> tuple[int, int | None]:

@@ -52,9 +52,11 @@ class Schedule:
         """Give the schedule this definition, and what follows from it."""
         self.definition = definition
         self.jitter = jitter_of(self.name, definition.jitter_ms) if definition.jitter_ms else 0
-        self.size = len(definition.args) + definition.args_rows * INLINE_ARGS + 2 * len(definition.then) + 1_000
+        self.size = len(definition.args) + definition.args_rows * INLINE_ARGS + 1_000
+        self.size += 2 * (len(definition.then) + len(definition.on_dead))
         """About how many bytes a job of it takes, and about how many ..."""
-        followers = with_ids(definition.then, repeat("")) if definition.then else ()
+        chains = (definition.then, definition.on_dead)
+        followers = [one for stored in chains if stored for one in with_ids(stored, repeat(""))]
         self.rows = ROWS_PER_FIRE + len(definition.labels) + (len(set(targets(followers))) if followers else 0)
         """... rows: what is to follow it counts by its path."""
 
@@ -124,7 +126,7 @@ async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
     found: dict[str, Schedule] = {}
     for name, (key, place) in keys.items():
         definition = turn.state.read(DefinitionRow, key, rows[key]) if key in rows else None
-        if definition is None or (definition.then and not _is_whole(turn, definition, key, rows)):
+        if definition is None or not _is_whole(turn, definition, key, rows):
             continue
         cursor = turn.state.read(CursorRow, place, rows[place]) if place in rows else None
         found[name] = await _lost(turn, name, definition) if cursor is None else Schedule(name, definition, cursor)
@@ -133,8 +135,11 @@ async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
 
 def _is_whole(turn: Turn, definition: DefinitionRow, key: bytes, rows: Mapping[bytes, bytes]) -> bool:
     """Check what is to follow its occurrences: a row in its row."""
+    if not (definition.then or definition.on_dead):
+        return True
     try:
         with_ids(definition.then, repeat(""))
+        with_ids(definition.on_dead, repeat(""))
     except BadRow as error:
         turn.state.set_aside(key, rows[key], str(error))
         return False

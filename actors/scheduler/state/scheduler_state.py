@@ -81,6 +81,7 @@ class SchedulerState(Leases):
 
     clock: ClockRow | None = None
     """Of its own, if it is a test clock. Only such an instance has the attribute: one more would cost others 1 KB."""
+    following: tuple[tuple[JobRow, DeadRow], ...] = ()  # deaths of this turn that other jobs are to follow
 
     def __init__(
         self, storage: ActorStorage, limits: Limits = DEFAULTS, failed_slots: FailedSlots | None = None
@@ -263,6 +264,8 @@ class SchedulerState(Leases):
         self._count_paths(job, -1)
         if not again:
             self.deaths.append((job, dead))
+            if job.extras is not None and job.extras.on_dead_size:
+                self.following = (*self.following, (job, dead))
         self.note_end(job)
 
     def put_letter(self, job: JobRow, dead: DeadRow) -> DeadRow:

@@ -1,39 +1,49 @@
-"""Chains: what follows a job is started in the commit that settles it, so no crash comes between."""
+"""Chains: what follows a job is started in the commit that settles it, or in which it dies, so no crash comes
+between."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from tocsin.actors.scheduler.model.crockford import mint_id
+from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.followers import Follower, followers_of, with_blob
-from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.payload import Blob, parts_of
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, BadRow, JobRow, job_key
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import accept
 
 log = logging.getLogger("tocsin.scheduler")
 
-LEAST_SIZE = 2_000
+LEAST_SIZE: Final = 2_000
 """How many bytes a small job counts as, since a commit also holds a limited number of rows."""
+Chains = dict[str, tuple[Follower, ...]]
+"""What is to follow, by the id of what it follows."""
 
 
-async def load_followers(turn: Turn, chained: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
+async def load_followers(
+    turn: Turn,
+    chained: Sequence[JobRow],
+    read: Callable[[JobRow, bytes], tuple[Follower, ...]] = followers_of,
+    stored: Callable[[Blob], bytes] = lambda blob: blob.then,
+) -> Chains:
     """Read what follows each of these jobs, by its id. A hop only for those whose args continue in other rows."""
     whole = await turn.all_args(chained)
-    found: dict[str, tuple[Follower, ...]] = {}
+    found: Chains = {}
     for job in chained:
         try:
-            found[job.id] = followers_of(job, whole[job.id])
+            found[job.id] = read(job, whole[job.id])
         except BadRow as error:
-            # Nothing can run it any more. It is kept under bad/, and the job is settled as done, which it is.
-            turn.state.set_aside(error.key, parts_of(job, whole[job.id]).then, str(error))
-    return await _with_free_ids(turn, found)
+            # Nothing can run it any more. It is kept under bad/, and the job is settled as done, which it is, or dead.
+            turn.state.set_aside(error.key, stored(parts_of(job, whole[job.id])), str(error))
+    return await with_free_ids(turn, found)
 
 
-async def _with_free_ids(turn: Turn, found: dict[str, tuple[Follower, ...]]) -> dict[str, tuple[Follower, ...]]:
+async def with_free_ids(turn: Turn, found: Chains) -> Chains:
     """Mint another id for each follower whose id was taken after the chain was submitted."""
     keys = [job_key(one.job.id) for followers in found.values() for one in followers]
     taken = await turn.state.storage.get_many(keys) if keys else {}
@@ -50,16 +60,19 @@ async def _with_free_ids(turn: Turn, found: dict[str, tuple[Follower, ...]]) -> 
     return {parent: tuple(free(one) for one in followers) for parent, followers in found.items()}
 
 
-def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:
-    """Start the jobs that follow, in the commit that settles their parent; return about how many bytes they are."""
+def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None, parent_is: str = "") -> int:
+    """Start the jobs that follow, in the commit that settles their parent; return about how many bytes they are.
+    `result` is what they are told of it, and `parent_is` says what that is (`JobExtras`)."""
     size = 0
     for one in followers:
-        due = min(turn.now + one.delay_ms, LARGEST_MS)
+        due, extras = min(turn.now + one.delay_ms, LARGEST_MS), one.job.extras
+        if parent_is:
+            extras = msgspec.structs.replace(extras or JobExtras(), parent_is=parent_is)
         row = msgspec.structs.replace(
             one.job, scheduled_for=due, enqueued_at=turn.now, parent=parent.id, initiator=parent.initiator,
-            trace=parent.trace,
+            trace=parent.trace, extras=extras,
         )  # fmt: skip
-        new = with_blob(row, one.job.args, one.then, result or b"")
+        new = with_blob(row, one.job.args, one.then, result or b"", one.on_dead)
         accept(turn, new, due)
         size += max(new.size, LEAST_SIZE)
     return size

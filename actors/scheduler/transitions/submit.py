@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tocsin.actors.scheduler.model.damage import job_fault
+from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.followers import same_but_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
@@ -146,13 +147,19 @@ async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
         "incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", ""), "then_size": 0,
         "older_retry": False, "trace": None,
     }  # fmt: skip
-    if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
+    asked_for, there = (msgspec.structs.replace(one, **blank, extras=_but_size(one.extras)) for one in (new.job, old))
+    if asked_for != there:
         return False
     stored = (await turn.all_args([old]))[old.id]
     if job_fault(old, stored) is not None:
         return False
     asked = new.job.args + b"".join(new.rest_of_args)
     return same_but_ids(stored, old, asked, new.job)
+
+
+def _but_size(extras: JobExtras | None) -> JobExtras | None:
+    """Return extras without the size of what follows a death: its ids are new each time."""
+    return extras and msgspec.structs.replace(extras, on_dead_size=0)
 
 
 async def cancel(turn: Turn, job_id: str) -> Cancelled:

@@ -33,7 +33,7 @@ FLAGS: Final = {
     "error": ("--failed",),
 }
 """The flags of a request's field; the first that the command has is used."""
-JSON: Final = ("then", "args", "result")
+JSON: Final = ("then", "onDead", "args", "result")
 """Flags with a JSON value: field names inside it are the user's own and stay."""
 
 

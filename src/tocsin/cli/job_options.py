@@ -109,6 +109,7 @@ OPTIONS: Final = (
         optional_duration, "timeout", span, DURATION,
     ),
     Option("then", "--then", "Jobs to start when it is done; @FILE reads a file.", then_of, typed={"metavar": "JSON"}),
+    Option("onDead", "--on-dead", "Jobs to start when it dies.", then_of, typed={"metavar": "JSON"}),
 )  # fmt: skip
 RETRY: Final = tuple(one.member.removeprefix("retry.") for one in OPTIONS if one.member.startswith("retry."))
 FLAGS: Final = {one.member: (one.flag,) for one in OPTIONS if one.flag}

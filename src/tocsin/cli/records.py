@@ -90,6 +90,7 @@ def print_record(record: Mapping[str, Any]) -> None:
         ("worker", lease.get("worker")),
         ("keeps result", span(record["keepResultMs"]) if record.get("keepResultMs") else None),
         ("then", "\n".join(then_lines(record.get("then") or ())) or None),
+        ("on dead", "\n".join(then_lines(record.get("onDead") or ())) or None),
         ("parked", when(record.get("parkedAt"), now)),
         ("reason", record.get("reason")),
         ("last error", _error(error, now)),
@@ -107,6 +108,8 @@ def then_lines(then: Sequence[Mapping[str, Any]], depth: int = 0) -> Iterator[st
         name = f" {one['id']}" if one.get("id") else ""
         yield f"{'  ' * depth}{target(one)}{queue}{delay}{name}"
         yield from then_lines(one.get("then") or (), depth + 1)
+        for line in then_lines(one.get("onDead") or (), depth + 1):
+            yield f"{line} (if it dies)"
 
 
 def _schedule(slot: Mapping[str, Any] | None) -> str | None:

@@ -73,6 +73,7 @@ def print_schedule(one: Mapping[str, Any]) -> None:
         ("live", plural(one["live"], "occurrence")),
         *shown(one),
         ("then", "\n".join(then_lines(one.get("then") or ())) or None),
+        ("on dead", "\n".join(then_lines(one.get("onDead") or ())) or None),
         ("expires", f"{exact(one['expiresAfterMs'])} after it was due" if one.get("expiresAfterMs") else None),
         ("owner", _owner(one)),
         ("revision", one["revision"]),

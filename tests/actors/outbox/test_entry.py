@@ -107,6 +107,7 @@ def test_every_option_of_a_job_comes_over() -> None:
         "retry": Retry(max_retries=1, jitter=0.5), "timeout_ms": 5_000, "expires_at": AT + timedelta(days=1),
         "shard_key": "s", "labels": ["a", "b"], "initiator": "ann", "keep_result": "1h",
         "then": [Job(path="a:next", args=AT, after="5m", options={"queue": "q", "then": [Job(workflow="w")]})],
+        "on_dead": [Job(path="a:gone", options={"queue": "q", "on_dead": [Job(workflow="w")]})],
     }  # fmt: skip
     known = {option.removesuffix("_ms") if option == "keep_result_ms" else option for option in OPTIONS}
     assert known == {*MEMBERS, "initiator"} == JobOptions.__annotations__.keys(), "an option is new"

@@ -53,7 +53,7 @@ def test_rows_have_the_members_of_stored_ones_first_and_in_their_places(row: Row
 def test_options_of_jobs_are_checked_stored_and_taken_at_every_door() -> None:
     inside = {"keep_result_ms" if name == "keep_result" else name for name in JobOptions.__annotations__}
     assert inside == OPTIONS == {*ScheduleRequest.__struct_fields__} & OPTIONS | LOCAL
-    apart = {"id", "on_conflict", "then", "initiator"}
+    apart = {"id", "on_conflict", "then", "on_dead", "initiator"}
     assert OPTIONS - apart <= {*JobRow.__struct_fields__, *EXTRAS}
     assert {*EXTRAS} <= {*JobExtras.__struct_fields__}
     assert JobOptions.__annotations__.keys() >= OccurrenceOptions.__annotations__.keys() - {"expires_after"}
@@ -65,7 +65,9 @@ def test_options_of_schedules_are_those_of_jobs_and_go_to_their_occurrences() ->
     assert shared - LOCAL <= {*OptionsRequest.__struct_fields__}
     assert shared <= OccurrenceOptions.__annotations__.keys()
     assert get_type_hints(Schedules.put)["options"].__args__ == (OccurrenceOptions,)
-    assert {camel(name) for name in shared - LOCAL} | {"then"} == {one.member.partition(".")[0] for one in TYPED}
+    assert {camel(name) for name in shared - LOCAL} | {"then", "onDead"} == {
+        one.member.partition(".")[0] for one in TYPED
+    }
 
 
 def test_every_shared_option_is_shown() -> None:
