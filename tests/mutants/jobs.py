@@ -90,10 +90,10 @@ JOBS = (
         tests=(Q + "test_chains.py::test_a_chain_runs_link_after_link_and_each_gets_the_result_of_the_one_before",),
     ),
     Mutant(
-        "deaths: what was damaged dies unmourned",
+        "deaths: no worker is woken for what follows a damaged job",
         "actors/scheduler/actor/end_of_turn.py",
         "            await follow_deaths(turn)\n            more_to_pull = True\n",
-        "            more_to_pull = True\n",
+        "            await follow_deaths(turn)\n",
         tests=(Q + "test_on_dead.py",),
     ),
     Mutant(
@@ -148,7 +148,7 @@ JOBS = (
     Mutant(
         "followers: a chain of any size",
         "actors/scheduler/model/followers.py",
-        "if len(then) > MAX_THEN:",
+        "if len(text) > MAX_THEN:",
         "if False:",
         tests=(Q + "test_chains.py::test_what_cannot_follow_is_refused_and_says_where",),
     ),
@@ -169,8 +169,8 @@ JOBS = (
     Mutant(
         "followers: the result of a parent is taken for args",
         "actors/scheduler/model/followers.py",
-        "len(args) if then or parent_result else None",
-        "len(args) if then else None",
+        "len(args) if then or dying or parent_result else None",
+        "len(args) if then or dying else None",
         tests=(Q + "test_chains.py::test_callbacks_and_queues_mix_in_a_chain_and_a_json_answer_is_a_result",),
     ),
     Mutant(

@@ -22,7 +22,7 @@ log = logging.getLogger("tocsin.scheduler")
 LEAST_SIZE: Final = 2_000
 """How many bytes a small job counts as, since a commit also holds a limited number of rows."""
 Chains = dict[str, tuple[Follower, ...]]
-"""What is to follow, by the id of what it follows."""
+"""By the id of a job: the jobs that are to follow it."""
 
 
 async def load_followers(

@@ -1,4 +1,4 @@
-"""What follows a death: the jobs of `on_dead` are started in the commit in which their job dies.
+"""Start what follows a death: the jobs of `on_dead`, in the commit in which their job dies.
 
 What does not fit into that commit is started by a timer in the turns behind it, which it names in its key: the job, and
 of which death it is.

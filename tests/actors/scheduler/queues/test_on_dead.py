@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError
 
 NO_RETRY = Retry(max_retries=0)
+LATER = 1_800_000_100_000
 
 
 def queued(path: str, **options: Any) -> Job:
@@ -165,26 +167,29 @@ async def test_many_deaths_at_once_start_what_follows_in_several_turns(sim: Simu
 
 @pytest.fixture
 def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first death of a turn fills it, and the others wait a while."""
     monkeypatch.setattr(following, "BYTES_PER_TURN", 1)
+    monkeypatch.setattr(following, "AT_ONCE", LATER)
 
 
 @pytest.mark.usefixtures("one_a_turn")
 @on_simulated_host()
 async def test_deaths_that_waited_for_room_start_once_over_a_crash_and_a_retry(sim: SimulatedHost) -> None:
-    sim.reply = lambda one: Answer(410, {}, b"") if one.body["functionPath"] == "a:run" else OK
-    at = sim.now + 1_000
     for n in range(9):
-        await sim.jobs.run_at(at, "a:run", id=f"p{n}", on_dead=[queued("b:run")])
-    while not await sim.jobs.claim("q", wait=0):
-        await sim.sleep(0.01)
-    sim.reply = lambda one: OK
-    for letter in (await sim.jobs.dead()).records:
-        await sim.jobs.dead_retry(letter.id)
+        mourn = queued("mourn:run", queue="mourners")
+        await sim.jobs.run_after(0, "a:run", id=f"p{n}", queue="q", retry=NO_RETRY, on_dead=[mourn])
+    claimed = await sim.jobs.claim("q", max=9, wait=0)
+    await asyncio.gather(*(sim.jobs.complete(one.id, one.lease, ok=False) for one in claimed))
+    for one in claimed:
+        await sim.jobs.dead_retry(one.id)
     await sim.crash()
     await sim.open()
-    await sim.sleep(300)
+    assert sim.now < LATER
+    await sim.sleep(200)
+    told = [one.parent.id for one in await sim.jobs.claim("mourners", max=20, wait=0) if one.parent is not None]
 
-    assert not (await sim.jobs.pending("a:")).pending and (await sim.jobs.pending("b:")).count == 9
+    assert len(await sim.jobs.claim("q", max=20, wait=0)) == 9
+    assert sorted(told) == sorted(one.id for one in claimed)
 
 
 # ---- At every door -------------------------------------------------------------------------------
