@@ -43,6 +43,9 @@ class OneJobOptions(SharedOptions, total=False):
     on_conflict: str
     expires_at: datetime | int | None
     keep_result: Duration | None
+    max_wait: Duration | None
+    throttle: Duration | None
+    on_throttle: str
 
 
 EXTRAS: Final = ("origin",)
@@ -52,6 +55,8 @@ LOCAL: Final = frozenset({"initiator"})
 MEMBERS: Final = {
     **{name: camel(name) for name in OneJobOptions.__annotations__ if name not in LOCAL},
     "keep_result": "keepResultMs",
+    "max_wait": "maxWaitMs",
+    "throttle": "throttleMs",
     "then": "then",
     "on_dead": "onDead",
 }

@@ -33,6 +33,7 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
         errors.StaleLeaseError,
         errors.StoreFull,
         errors.StoreUnavailable,
+        errors.ThrottledError,
         errors.UnauthenticatedError,
         errors.UnknownTimezoneError,
     )

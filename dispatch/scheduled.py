@@ -9,7 +9,8 @@ from tocsin.dispatch.plain import Plain
 
 class Scheduled(Plain, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The answer to a schedule request. `created` is False if `onConflict: keep` found the id taken; then
-    `identical` says whether that job is what was asked for, and `state` how it stands."""
+    `identical` says whether that job is what was asked for, and `state` how it stands. It is False, too, if a debounce
+    or a throttle made one job of this call and an earlier one; then `state` says how that stood."""
 
     id: str
     scheduled_for: int

@@ -19,6 +19,9 @@ _SAID: Final[Mapping[str, tuple[str, str]]] = {
     "keep_result_ms": ("keep_result (in ms)", "keepResultMs"),
     "wait_ms": ("wait (in ms)", "waitMs"),
     "delay_ms": ("delay (in ms)", "delayMs"),
+    "debounce_ms": ("debounce (in ms)", "debounceMs"),
+    "max_wait_ms": ("max_wait (in ms)", "maxWaitMs"),
+    "throttle_ms": ("throttle (in ms)", "throttleMs"),
     "after_ms": ("after (in ms)", "delayMs"),
     "all": ("all=True", "all: true"),
 }
@@ -56,7 +59,8 @@ PYTHON: Final[Mapping[str, str]] = {
     "all: true": "all=True", "leaseMs": "lease_ms", "ratePerSecond": "rate_per_second", "requestKey": "request_key",
     "everyMs": "every", "graceMs": "grace (in ms)", "jitterMs": "jitter (in ms)", "catchUpLimit": "catch_up_limit",
     "expiresAfterMs": "expires_after (in ms)", "dryRun": "dry_run", "cancelPending": "cancel_pending",
-    "waitMs": "wait (in ms)", "retry.maxRetries": "retry.max_retries",
+    "waitMs": "wait (in ms)", "debounceMs": "debounce (in ms)", "maxWaitMs": "max_wait (in ms)",
+    "throttleMs": "throttle (in ms)", "retry.maxRetries": "retry.max_retries",
     "retry.baseMs": "retry.base_ms", "retry.maxMs": "retry.max_ms",
 }  # fmt: skip
 """Of a server's words, for clients in Python; options of jobs whose words differ by humps only are in `job_options`."""

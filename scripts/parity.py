@@ -36,6 +36,7 @@ def row(method: str, routes: str, commands: str) -> Row:
 ROWS: Final = (
     row("run_at", "schedule", "schedule"),
     row("run_after", "schedule", "schedule"),
+    row("run_debounced", "schedule", "schedule"),
     row("task", "schedule", "schedule"),
     row("submit_many", "submit_many", "submit"),
     row("deferred", "submit_many", "submit"),

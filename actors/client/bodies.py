@@ -36,7 +36,11 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
     if job.chained:
         said |= _following(followers_of(job, whole), on_dead_of(job, whole))
     due = job.scheduled_for
-    if isinstance(due, Delayed):
+    if new.debounce is not None:
+        said["debounceMs"], most = new.debounce
+        if most is not None:
+            said["maxWaitMs"] = most
+    elif isinstance(due, Delayed):
         said["delayMs"] = max(due.delay_ms - (0 if now is None else max(now - job.enqueued_at, 0)), 0)
     else:
         said["scheduledFor"] = due
@@ -44,6 +48,9 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
         said["id"] = job.id  # of several jobs callers may know the ids already, and its span names the id of a job
     if new.on_conflict != "error":
         said["onConflict"] = new.on_conflict
+    if new.throttle is not None:
+        said["throttleMs"], merges = new.throttle
+        said["onThrottle"] = "merge" if merges else "refuse"
     if job.trace is not None:
         said["traceparent"] = job.trace[0]
         if job.trace[1]:

@@ -60,3 +60,16 @@ class SyncDeferred:
     ) -> str:
         """Add a job due after a delay, counted from this call; its id. The rest as `run_at`."""
         return self._run(lambda it: it.run_after(delay, path, args, workflow=workflow, **options))
+
+    def run_debounced(
+        self,
+        debounce: timedelta | float | str,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Add a call that puts off the job of its id, counted from the end of the block; its id. See
+        `Scheduler.run_debounced`."""
+        return self._run(lambda it: it.run_debounced(debounce, path, args, workflow=workflow, **options))

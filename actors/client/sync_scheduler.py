@@ -88,6 +88,8 @@ class SyncScheduler(SyncDeadLetters):
         `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
         commit; nested ones make a chain. `on_dead`: jobs that start when it dies instead, which are told why.
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        `throttle`: from when it is due, no further job of its `id` is accepted for so long (ThrottledError); with
+        `on_throttle="merge"` further calls become one job, with the args of the newest, when that is over.
         """
         return self._call(lambda it: it.run_at(at, path, args, workflow=workflow, **options))
 
@@ -102,6 +104,23 @@ class SyncScheduler(SyncDeadLetters):
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
         return self._call(lambda it: it.run_after(delay, path, args, workflow=workflow, **options))
+
+    def run_debounced(
+        self,
+        debounce: timedelta | float | str,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Call `path` back once nobody has asked for this `id` for so long (timedelta, seconds, or text like "5s").
+
+        Each further call puts the job off and gives it its own args, but no further than `max_wait` from the first
+        call. A call while it runs is kept, and becomes the job when that run has ended. `id` is needed. The rest as
+        `run_at`.
+        """
+        return self._call(lambda it: it.run_debounced(debounce, path, args, workflow=workflow, **options))
 
     def submit_many(self, jobs: Sequence[Job]) -> list[records.Scheduled | TocsinError]:
         """Submit up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from tocsin.actors.http.error_catalog import RETRY_AFTER_S
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.responses import Reply, answer
-from tocsin.errors import ActorBrokenError, NotFoundError, OverloadedError, RequestError, TocsinError
+from tocsin.errors import ActorBrokenError, NotFoundError, OverloadedError, RequestError, ThrottledError, TocsinError
 
 log = logging.getLogger("tocsin.http")
 
@@ -82,8 +82,9 @@ def headers_of(error: TocsinError, request: Incoming) -> dict[str, str]:
     more = {}
     if error.status in RETRY_AFTER_S:
         told = error.details.get("retryAfterMs")
-        seconds = ceil(told / 1000) if isinstance(told, int) and error.status == 503 else 0
-        more["retry-after"] = str(max(seconds, RETRY_AFTER_S[error.status]))
+        seconds = ceil(told / 1000) if isinstance(told, int) else 0
+        least = 1 if isinstance(error, ThrottledError) else RETRY_AFTER_S[error.status]
+        more["retry-after"] = str(max(seconds, least))
     if isinstance(error, UNREAD) and request.scope.get("http_version", "1.1").startswith("1"):
         more["connection"] = "close"
     return more

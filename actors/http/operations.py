@@ -89,7 +89,7 @@ _JOBS: Final = (
         "POST", "/schedule", "schedule", SCHEDULE, scheduling.schedule,
         name="schedule", group="jobs", said="Schedule a job: it is on disk when this is answered",
         request=wire_jobs.ScheduleRequest, answer=records.Scheduled, keyed=True,
-        errors=(*_NO_ID, *_NEW_JOBS, "DUPLICATE_SCHEDULE_ID", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
+        errors=(*_NO_ID, *_NEW_JOBS, "DUPLICATE_SCHEDULE_ID", "QUOTA_EXCEEDED", "THROTTLED", "ORIGIN_NOT_CONFIGURED"),
     ),
     Operation(
         "POST", "/schedule/batch", "schedule", SCHEDULE, scheduling.schedule_batch,

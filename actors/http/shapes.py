@@ -13,6 +13,7 @@ from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler.client.changes import ERROR_MAX
 from tocsin.actors.scheduler.client.schedules_port import PREVIEW, REQUEST_KEY_MAX
 from tocsin.actors.scheduler.model import pool_settings
+from tocsin.actors.scheduler.model import timing
 from tocsin.actors.scheduler.model import validation as limits
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
@@ -95,6 +96,8 @@ JOBS: Final[Schema] = {
     "maxItems": limits.MAX_BATCH,
 }
 CONFLICT: Final = one_of(limits.CONFLICTS, default="error")
+PUT_OFF: Final = whole(timing.PUT_OFF_MS)
+ON_THROTTLE: Final = one_of(timing.ON_THROTTLE, default="refuse")
 PRIORITY: Final = whole(limits.PRIORITY, default=0)
 MAX_CONCURRENCY: Final = whole(limits.MAX_CONCURRENCY)
 CAP: Final = whole(limits.CAP)

@@ -181,7 +181,12 @@ class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
 
     rules: ClassVar[tuple[Schema, ...]] = (
         *FollowingRequest.rules,
-        shapes.exactly_one("integer", "scheduledFor", "delayMs"),
+        shapes.exactly_one_of(scheduledFor="integer", delayMs="integer", debounceMs="integer"),
+        shapes.needs("maxWaitMs", "debounceMs", "integer"),
+        shapes.needs("onThrottle", "throttleMs", "integer"),
+        shapes.needs("debounceMs", "id", "string"),
+        shapes.needs("throttleMs", "id", "string"),
+        shapes.not_both("debounceMs", "throttleMs"),
     )
 
     scheduled_for: Annotated[
@@ -193,6 +198,26 @@ class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
         shape(
             shapes.CONFLICT,
             "If the id is taken: 409; keep the live job that is there; or replace it, if it does not run yet.",
+        ),
+    ] = None
+    debounce_ms: Annotated[
+        Scalar,
+        shape(
+            shapes.PUT_OFF,
+            "When it is due: ms from now, and each further call of its id puts it off again, with its own args. Goes "
+            "with onConflict replace. This, scheduledFor or delayMs.",
+        ),
+    ] = None
+    max_wait_ms: Annotated[
+        Scalar, shape(shapes.PUT_OFF, "It is put off no further than so many ms from the first call.")
+    ] = None
+    throttle_ms: Annotated[
+        Scalar, shape(shapes.PUT_OFF, "From when it is due, no further job of its id is accepted for so many ms.")
+    ] = None
+    on_throttle: Annotated[
+        Scalar,
+        shape(
+            shapes.ON_THROTTLE, "Further calls are refused (429), or merged: the newest is due when the period ends."
         ),
     ] = None
     traceparent: Annotated[

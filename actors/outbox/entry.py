@@ -134,16 +134,39 @@ class Outbox:
         due = arguments.delayed(self._clock.now_ms(), arguments.duration_ms(delay, "delay"), "delay")
         return self._entry(due, path, workflow, args, options)
 
-    def _entry(self, due: int, path: str | None, workflow: str | None, args: Any, options: JobOptions) -> OutboxEntry:
+    def run_debounced(
+        self,
+        debounce: Duration,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> OutboxEntry:
+        """Write a call that puts off the job of its `id`, from when the row comes to the scheduler. The rest as
+        `Scheduler.run_debounced`."""
+        delay_ms = arguments.duration_ms(debounce, "debounce")
+        due = arguments.delayed(self._clock.now_ms(), delay_ms, "debounce")
+        return self._entry(due, path, workflow, args, options, delay_ms)
+
+    def _entry(
+        self,
+        due: int,
+        path: str | None,
+        workflow: str | None,
+        args: Any,
+        options: JobOptions,
+        debounce_ms: int | None = None,
+    ) -> OutboxEntry:
         now = self._clock.now_ms()
         number = self._mint(now)
         row = arguments.mint_id(number >> 80, number & ((1 << 80) - 1))
         encoded = arguments.encode_args(args)
         if self.store is not None:
-            new = self._writer.traced(self._writer.check(path, workflow, encoded, due, now, row, options))
+            new = self._writer.traced(self._writer.check(path, workflow, encoded, due, now, row, options, debounce_ms))
             made = mail(self.store, self.instance, new, row, number)
             return OutboxEntry(made.sql, made.values, new.job.id, f"{self.store}.mail")
-        job, text = self._writer.write(path, workflow, encoded, due, now, row, {**options})
+        job, text = self._writer.write(path, workflow, encoded, due, now, row, {**options}, debounce_ms)
         values = {"id": row, "instance": self.instance, "job": text, "created_at": now}
         return OutboxEntry(statements.insert(self.table), values, job, self.table)
 

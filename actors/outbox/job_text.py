@@ -52,11 +52,12 @@ class JobWriter:
         now: int,
         minted: str,
         options: Mapping[str, Any],
+        debounce_ms: int | None = None,
     ) -> NewJob:
         """Return the job. InvalidInputError, and its kin, for what no scheduler would take."""
         checked = arguments.new_job(
-            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=minted, options=self._checks.options(options),
+            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now, minted=minted,
+            options={**self._checks.options(options), "debounce_ms": debounce_ms},
         )  # fmt: skip
         self._checks.catalog.check(checked.job, args)
         return checked
@@ -75,14 +76,18 @@ class JobWriter:
         now: int,
         minted: str,
         options: Mapping[str, Any],
+        debounce_ms: int | None = None,
     ) -> tuple[str, str]:
         """Return the job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
-        checked = self.check(path, workflow, args, due, now, minted, options)
+        checked = self.check(path, workflow, args, due, now, minted, options, debounce_ms)
         members: dict[str, Any] = {"args": msgspec.Raw(args), "id": checked.job.id}
         if not checked.chosen:
             members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before
         sent = {option: value for option, value in options.items() if option != "initiator"}
         members = body_of(Job(path=path, workflow=workflow, at=due, options=sent)) | members
+        if debounce_ms is not None:
+            members["debounceMs"] = debounce_ms
+            del members["scheduledFor"]
         if (initiator := options.get("initiator")) is not None:
             members["initiator"] = initiator
         if (trace := self._checks.trace_of(checked.job)) is not None:

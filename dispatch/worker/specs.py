@@ -14,7 +14,10 @@ from tocsin.dispatch.job_options import MEMBERS
 from tocsin.dispatch.words import meant
 from tocsin.errors import InvalidInputError
 
-PARTS: Final = ("path", "args", "at", "after", "workflow", "options")
+PARTS: Final = ("path", "args", "at", "after", "workflow", "options", "debounce")
+WHEN: Final = {"at": "scheduledFor", "after": "delayMs", "debounce": "debounceMs"}
+"""The parts that say when a job is due, with their names in JSON."""
+DURATIONS: Final = ("keep_result", "max_wait", "throttle")
 
 
 def body_of(spec: object, place: str = "") -> dict[str, Any]:
@@ -25,13 +28,12 @@ def body_of(spec: object, place: str = "") -> dict[str, Any]:
         body["functionPath"] = parts["path"]
     if parts["workflow"] is not None:
         body["workflow"] = parts["workflow"]
-    if (parts["at"] is None) == (parts["after"] is None):
-        if not place or parts["at"] is not None:
-            raise InvalidInputError(f"{place}: give exactly one of at and after".lstrip(": "))
-    elif parts["at"] is not None:
-        body["scheduledFor"] = instant_ms(parts["at"], f"{place}at")
-    else:
-        body["delayMs"] = duration_ms(parts["after"], f"{place}after")
+    when = [name for name in WHEN if parts[name] is not None]
+    if len(when) > 1 or not (when or place):
+        raise InvalidInputError(f"{place}: give exactly one of at, after and debounce".lstrip(": "))
+    for name in when:
+        read = instant_ms if name == "at" else duration_ms
+        body[WHEN[name]] = read(parts[name], f"{place}{name}")
     for name, value in (parts["options"] or {}).items():
         if name not in MEMBERS:
             near = meant(str(name), MEMBERS)
@@ -56,8 +58,8 @@ def _parts(spec: object, place: str) -> dict[str, Any]:
 def _option(name: str, value: Any, place: str) -> Any:
     if name == "expires_at":
         return instant_ms(value, f"{place}expires_at")
-    if name == "keep_result":
-        return duration_ms(value, f"{place}keep_result")
+    if name in DURATIONS:
+        return duration_ms(value, f"{place}{name}")
     if name in ("then", "on_dead"):
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
             raise InvalidInputError(f"{place}{name} must be a list of jobs, not {type(value).__name__}")

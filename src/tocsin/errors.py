@@ -9,7 +9,7 @@ TocsinError
     ConflictError
       InstanceMovingError  InstanceMovedError   `details["movedTo"]` says where to
       ResidencyError   no store of this host is that of the instance
-    QuotaExceededError  IdempotencyMismatchError
+    QuotaExceededError  ThrottledError  IdempotencyMismatchError
   ActorError              the runtime could not serve the event
     OverloadedError       not run: the mailbox is full, try again
     HostClosedError       not run: the host is stopping
@@ -162,6 +162,13 @@ class QuotaExceededError(RequestError):
     """The instance holds as many jobs as it may; retry when some have ended."""
 
     code = "QUOTA_EXCEEDED"
+    status = 429
+
+
+class ThrottledError(RequestError):
+    """The id had a job less than `throttle` ago; `details["retryAfterMs"]` says when the next one is accepted."""
+
+    code = "THROTTLED"
     status = 429
 
 

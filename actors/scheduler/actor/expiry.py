@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT, audit_day
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
+from tocsin.actors.scheduler.model.later_rows import LATER, THROTTLE
 from tocsin.actors.scheduler.model.rows import (
     SOON,
     ResultRow,
@@ -24,6 +25,7 @@ from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_to_letter, apply_to_waiting
 from tocsin.actors.scheduler.transitions.following import FOLLOW, follow_later
 from tocsin.actors.scheduler.transitions.job import Drop, Expire
+from tocsin.actors.scheduler.transitions.put_off import end_periods, ring_later
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.transitions.undo import go_on
 from tocsin.storage.api import Row, after
@@ -231,4 +233,6 @@ TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
     RETIRE: _retire,
     UNDO: go_on,
     REDRIVE: drive,
+    LATER: ring_later,
+    THROTTLE: end_periods,
 }

@@ -46,6 +46,7 @@ from tocsin.actors.scheduler.transitions.pools import (
     Erased,
     erase_page,
 )
+from tocsin.actors.scheduler.transitions.put_off import bring_later
 from tocsin.actors.scheduler.transitions.settle import settle
 from tocsin.actors.scheduler.transitions.submit import submit, submit_together
 from tocsin.errors import ConflictError, StaleLeaseError, TurnError
@@ -102,6 +103,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             note(turn)
         if not (self._state.instance.erasing or is_sealed(self._state.instance)):
             await return_unsent(turn, self._inflight.lanes.is_live)
+            await bring_later(turn)
             await check_zones(turn)
             await self._end.run_first(turn)
             self._note_clock()
@@ -209,6 +211,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 answered = await change_schedules(turn, event)
         if self._state.following:  # before an event that shares the turn changes what is read for it
             await follow_deaths(turn)
+        if turn.state.later is not None:
+            await bring_later(turn)
         if turn.changes is not None:
             turn.changes.append((None, event, answered))
         return answered
@@ -305,6 +309,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         state.occurrences.tick.rest = False
         if state.next_timer is not None and state.next_timer <= turn.now:
             await run_timers(turn, full=self._full())
+        if state.later is not None:
+            await bring_later(turn)
         await self._end.run(turn)
         if state.clock is not None:
             self._note_clock()

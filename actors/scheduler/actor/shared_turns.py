@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.model.later_rows import throttle_key
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import DAY_MS, at_key, dead_key, idem_key, job_key
 from tocsin.actors.scheduler.state.turn import Turn
@@ -64,6 +65,8 @@ async def read_ahead(
     asked = Counter(new.job.id for event in sharing for new in _submitted(event) if new.chosen)
     keys = {key for event in sharing for key in _keys_of(turn, event, completions)}
     keys.update(job_key(job_id) for job_id in asked)
+    throttled = [new.job.id for event in sharing for new in _submitted(event) if new.throttle is not None]
+    keys.update(throttle_key(job_id) for job_id in throttled)
     keys.update(key for job_id, count in asked.items() if count > 1 for key in (at_key(job_id), dead_key(job_id)))
     if not keys:
         return

@@ -61,6 +61,19 @@ class Deferred:
         arguments.duration_ms(delay, "delay")  # refused by the name it has here
         return self._add(Job(path=path, args=args, after=delay, workflow=workflow, options=options))
 
+    def run_debounced(
+        self,
+        debounce: timedelta | float | str,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Add a call that puts off the job of its id, counted from the end of the block; its id. See
+        `Scheduler.run_debounced`."""
+        return self._add(Job(path=path, args=args, debounce=debounce, workflow=workflow, options=options))
+
     def _add(self, job: Job) -> str:
         if not self._open:
             raise InvalidInputError("this block has ended, or not begun: jobs are taken inside `async with` only")

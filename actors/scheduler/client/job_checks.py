@@ -28,6 +28,8 @@ from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinErr
 
 ASKED: Final = frozenset({*MEMBERS, *LOCAL})
 """Options as Python callers name them."""
+_CONVERTED: Final = frozenset({"keep_result", "max_wait", "throttle", "then", "on_dead"})
+"""Those that have another shape inside."""
 
 
 class _Called(msgspec.Struct, frozen=True):
@@ -36,14 +38,15 @@ class _Called(msgspec.Struct, frozen=True):
 
 
 class Job(_Called, frozen=True, kw_only=True):
-    """One job for `submit_many`: exactly one of `at` and `after`. All else that `run_at` takes by name stands in
-    `options`, the id as well: `Job(path="a:b", after="5m", options={"id": "x", "queue": "q"})`. In a `then` it has no
-    `at` and no id: it starts when the job before it is done, or `after` that."""
+    """One job for `submit_many`: exactly one of `at`, `after` and `debounce`. All else that `run_at` takes by name
+    stands in `options`, the id as well: `Job(path="a:b", after="5m", options={"id": "x", "queue": "q"})`. In a `then`
+    it has no `at` and no id: it starts when the job before it is done, or `after` that."""
 
     at: datetime | int | None = None
     after: timedelta | float | str | None = None
     workflow: str | None = None
     options: Mapping[str, Any] = {}
+    debounce: timedelta | float | str | None = None
 
 
 class JobOptions(OneJobOptions, total=False):
@@ -192,8 +195,13 @@ class JobChecks:
         """Check a job. `initiator` (token, user) asks for it; `options` may name another user. `trace`, `parent`: see
         `new_job`."""
         now = self.now_ms()
-        due, args = self.wire_due(scheduled_for, delay_ms, now), arguments.raw_args(raw_args)
-        relative = delay_ms is not None
+        if (debounce_ms := options.get("debounce_ms")) is None:
+            due = self.wire_due(scheduled_for, delay_ms, now)
+        elif scheduled_for is delay_ms is None:
+            due = self.delayed(now, arguments.integer(debounce_ms, "debounce_ms", *arguments.DELAY_MS), "debounceMs")
+        else:
+            raise InvalidInputError("give exactly one of scheduledFor, delayMs and debounceMs")
+        args, relative = arguments.raw_args(raw_args), scheduled_for is None
         return self.new_job(
             function_path, workflow, args, due, options, now=now, initiator=initiator, relative=relative, trace=trace,
             parent=parent,
@@ -246,9 +254,20 @@ class JobChecks:
                 f"a job must be a Job, not {type(job).__name__}: Job(path=..., args=..., after=..., options={{...}})"
             )
         now = self.now_ms() if now is None else now
-        due, args = self.due(job.at, job.after, now), arguments.encode_args(job.args)
-        relative = job.after is not None
-        return self.new_job(job.path, job.workflow, args, due, self.options(job.options), now=now, relative=relative)
+        options = self.options(job.options)
+        if job.debounce is None:
+            due = self.due(job.at, job.after, now)
+        elif job.at is job.after is None:
+            due, options = self.debounced(job.debounce, options, now)
+        else:
+            raise InvalidInputError("give exactly one of at, after and debounce")
+        args, relative = arguments.encode_args(job.args), job.at is None
+        return self.new_job(job.path, job.workflow, args, due, options, now=now, relative=relative)
+
+    def debounced(self, debounce: object, options: Mapping[str, Any], now: int) -> tuple[int, Mapping[str, Any]]:
+        """Return when a job is due that a further call puts off, and its options with that."""
+        delay_ms = arguments.duration_ms(debounce, "debounce")
+        return self.delayed(now, delay_ms, "debounce"), {**options, "debounce_ms": delay_ms}
 
     def due(self, at: datetime | int | None, after: Duration | None, now: int) -> int:
         """Return the instant that a caller names: itself or a delay, one of them."""
@@ -266,11 +285,14 @@ class JobChecks:
             raise InvalidInputError(
                 f"unknown option {show(unknown)}{meant(unknown, ASKED)}: choose from {', '.join(sorted(ASKED))}"
             )
-        if not ("keep_result" in given or "then" in given or "on_dead" in given):
+        if given.keys().isdisjoint(_CONVERTED):
             return given
         options = dict(given)
         if (kept := options.pop("keep_result", None)) is not None:
             options["keep_result_ms"] = arguments.keep_result_ms(kept)
+        for name in ("max_wait", "throttle"):
+            if (given_one := options.pop(name, None)) is not None:
+                options[f"{name}_ms"] = arguments.duration_ms(given_one, name)
         return self.with_followers(options)
 
     def with_followers(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -289,8 +311,9 @@ class JobChecks:
     def _follower(self, job: Job, place: str) -> Follower:
         if not isinstance(job, Job):
             raise InvalidInputError(f"{place} must be a Job, not {type(job).__name__}")
-        if job.at is not None:
-            raise InvalidInputError(f"{place}.at: what follows a job starts when that is done, or `after` it")
+        if job.at is not None or job.debounce is not None:
+            name = "debounce" if job.at is None else "at"
+            raise InvalidInputError(f"{place}.{name}: what follows a job starts when that is done, or `after` it")
         delay = 0 if job.after is None else arguments.duration_ms(job.after, f"{place}.after")
         with arguments.naming(place):
             return self.follower(

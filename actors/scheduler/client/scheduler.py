@@ -84,6 +84,8 @@ class Scheduler(DeadLetters, SchedulerReads):
         `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
         commit; nested ones make a chain. `on_dead`: jobs that start when it dies instead, which are told why.
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        `throttle`: from when it is due, no further job of its `id` is accepted for so long (ThrottledError); with
+        `on_throttle="merge"` further calls become one job, with the args of the newest, when that is over.
         """
         due, now, raw_args = arguments.instant_ms(at, "at"), self._checks.now_ms(), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
@@ -102,6 +104,26 @@ class Scheduler(DeadLetters, SchedulerReads):
         delay_ms, now = arguments.duration_ms(delay, "delay"), self._checks.now_ms()
         due, raw_args = self._checks.delayed(now, delay_ms, "delay"), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now, relative=True)
+        return (await self._port.jobs.submit(job)).id
+
+    async def run_debounced(
+        self,
+        debounce: timedelta | float | str,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Call `path` back once nobody has asked for this `id` for so long (timedelta, seconds, or text like "5s").
+
+        Each further call puts the job off and gives it its own args, but no further than `max_wait` from the first
+        call. A call while it runs is kept, and becomes the job when that run has ended. `id` is needed. The rest as
+        `run_at`.
+        """
+        now, raw_args = self._checks.now_ms(), arguments.encode_args(args)
+        due, given = self._checks.debounced(debounce, self._checks.options(options), now)
+        job = self._checks.new_job(path, workflow, raw_args, due, given, now=now, relative=True)
         return (await self._port.jobs.submit(job)).id
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[records.Scheduled | TocsinError]:

@@ -40,6 +40,13 @@ class RunsJobs(Protocol[A_co]):
         """Do as `Scheduler.run_after`."""
         ...
 
+    def run_debounced(
+        self, debounce: Duration, path: str | None = None, args: Any = ..., *, workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> A_co:  # fmt: skip
+        """Do as `Scheduler.run_debounced`."""
+        ...
+
 
 class Task(Generic[P, A]):
     """A handler with its function path, and the calls that schedule it, with the arguments of the handler itself.
@@ -85,6 +92,12 @@ class Task(Generic[P, A]):
         """Schedule a job at an instant: aware datetime, or epoch ms. The id."""
         given: Any = self._options
         return self._jobs().run_at(at, self.path, self._parameters.args_of(args, kwargs), **given)
+
+    def debounced(self, debounce: Duration, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        """Schedule a job that is due once nobody has asked for its id for so long; `options(id=..., max_wait=...)` say
+        which, and the longest wait. The id."""
+        given: Any = self._options
+        return self._jobs().run_debounced(debounce, self.path, self._parameters.args_of(args, kwargs), **given)
 
     # ---- For what takes jobs as they are written down --------------------------------------------
 

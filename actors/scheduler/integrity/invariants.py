@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from tocsin.actors.scheduler.integrity.findings import Findings, shown
 from tocsin.actors.scheduler.integrity.invariants_of_acts import check_acts
+from tocsin.actors.scheduler.integrity.invariants_of_calls import TIMERS as CALL_TIMERS
+from tocsin.actors.scheduler.integrity.invariants_of_calls import check_calls
 from tocsin.actors.scheduler.integrity.invariants_of_jobs import Look, place_of
 from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
@@ -32,7 +34,7 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
-KNOWN_TIMERS = (AUDIT, UNDO, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, FOLLOW, *RECURRING_TIMERS)
+KNOWN_TIMERS = (AUDIT, UNDO, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, FOLLOW, *RECURRING_TIMERS, *CALL_TIMERS)
 Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
@@ -63,6 +65,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await check_labels(look)
     first_timer = await _timers(look)
     await check_acts(look)
+    await check_calls(look)
     await _schedules(look)
     await name_unknown(look)
     _counts(look, buckets)

@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.integrity.repair_schedules import repair_schedules
 from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.acts import UNDO, act_key
 from tocsin.actors.scheduler.model.audit import AUDIT, AUDIT_MS
+from tocsin.actors.scheduler.model.later_rows import LATER, THROTTLE
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
 from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
@@ -47,6 +48,7 @@ async def repair_rows(store: OrderedStore) -> None:
         state.labels.filled()  # for all of them are written here
         found = await rebuild(state)
         await _repair_args(state, found)
+        await _repair_calls(state)
         await _repair_letters(state, found)
         await _repair_acts(state)
         await repair_schedules(storage, found.jobs, found.dead)
@@ -152,6 +154,15 @@ async def _repair_acts(state: SchedulerState) -> None:
             state.storage.put(act_key(name), rows.encode(row))
 
 
+async def _repair_calls(state: SchedulerState) -> None:
+    """Set aside pieces of args that belong to no kept call."""
+    kept = {} if state.later is None else state.later.kept
+    async for key, value, shape in _shapes(state, b"laterargs"):
+        name, n = shape.names
+        if name not in kept or int(n) >= kept[name].job.args_rows:
+            _aside(state.storage, key, value)
+
+
 async def _repair_letters(state: SchedulerState, found: Rebuilt) -> None:
     """Write `parked/` anew from the dead jobs."""
     right: dict[bytes, bytes] = {}
@@ -200,6 +211,11 @@ async def _repair_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]
             needed.add(rows.timer_key(shape.row.rings_at, UNDO, shape.names[0]))
     async for _, _, shape in _shapes(state, b"result"):
         needed.add(rows.timer_key(shape.row.until, RESULT, shape.names[0]))
+    async for _, _, shape in _shapes(state, b"throttle"):
+        needed.add(rows.timer_key(shape.row.until, THROTTLE, shape.names[0]))
+    for name in () if state.later is None else state.later.kept:
+        if state.lease_of(name) is None:
+            needed.add(rows.timer_key(SOON_MS, LATER, name))
     useful |= needed
     have_days: set[tuple[str, str]] = set()
     async for key, _, shape in _shapes(state, b"timer"):

@@ -16,7 +16,7 @@ NO_JOB: Final = b"no job"
 """The value of a line row under `bad/` whose job was not there: the row is all that is left of it."""
 COUNTED: Final = 1_000
 PAGE_BYTES: Final = 1024 * 1024
-FAMILIES: Final = tuple(BAD + family + b"/" for family in (b"job", b"line", b"cron"))
+FAMILIES: Final = tuple(BAD + family + b"/" for family in (b"job", b"later", b"line", b"cron"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def lost_work(key: bytes, value: bytes) -> tuple[str, str] | None:
     family, _, rest = key.removeprefix(BAD).partition(b"/")
     if family == b"line" and value == NO_JOB:
         family, rest = b"job", rest.rpartition(b"/")[2]
-    kind = {b"job": "job", b"cron": "schedule"}.get(family)
+    kind = {b"job": "job", b"later": "job", b"cron": "schedule"}.get(family)
     return None if kind is None else (kind, rest.decode("utf-8", "backslashreplace"))
 
 

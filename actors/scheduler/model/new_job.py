@@ -23,6 +23,16 @@ class NewJob(msgspec.Struct, frozen=True):
     parked_as: str = ""
     """The id of the dead letter that keeps it where its own id is taken, or the quota used up: for jobs that come from
     a transaction which is over, so that nobody is there to be told. Empty: the caller is told."""
+    debounce: tuple[int, int | None] | None = None
+    """It is due so many ms from when it is taken, and a further call of its id puts it off; but not so many ms past the
+    first call (None: without end)."""
+    throttle: tuple[int, bool] | None = None
+    """No further job of its id is accepted for so many ms; True: further calls are merged into one, not refused."""
+
+    @property
+    def folds(self) -> bool:
+        """Return whether it takes the place of an earlier call of its id that has not run."""
+        return self.debounce is not None or (self.throttle is not None and self.throttle[1])
 
     @property
     def size(self) -> int:
@@ -49,4 +59,5 @@ class NewJob(msgspec.Struct, frozen=True):
         return not (
             self.rest_of_args or job.labels or job.chained or job.expires_at is not None
             or job.max_concurrency is not None or job.extras is not None
+            or self.debounce is not None or self.throttle is not None
         )  # fmt: skip

@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.model.acts import ActRow, TrashRow
 from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.later_rows import LaterRow, ThrottleRow
 from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
 
@@ -35,6 +36,8 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"idem": (DAY + "/" + NAME, rows.IdemRow),
     b"job": (NAME, rows.JobRow),
     b"label": (NAME + "/" + NAME, None),
+    b"later": (NAME, LaterRow),
+    b"laterargs": (NAME + r"/([0-9]{2,})", None),
     b"lease": (NAME + "/" + NAME, rows.LeaseRow),
     b"line": (ANY + "/" + ANY + "/([0-9]{2})/" + MS + "/" + NAME, None),
     b"lines": (ANY + "/" + ANY, rows.LinesRow),
@@ -42,6 +45,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"pool": (NAME, rows.PoolRow),
     b"redrive": (NAME, rows.RedriveRow),
     b"result": (NAME, rows.ResultRow),
+    b"throttle": (NAME, ThrottleRow),
     b"timer": (MS + "/" + NAME + "/" + ANY, None),
     b"cron": (NAME, DefinitionRow),
     b"cronargs": (NAME + r"/([0-9]{2,})", None),
@@ -92,14 +96,14 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
     return shape
 
 
-_CONTRADICTIONS: Final = (b"job", b"line", b"at", b"audit", b"dead", b"redrive", b"hist", b"idem")
+_CONTRADICTIONS: Final = (b"job", b"later", b"throttle", b"line", b"at", b"audit", b"dead", b"redrive", b"hist", b"idem")
 _INSTANT: Final = re.compile(rb"[0-9]{15}").fullmatch
 _NAME: Final = re.compile(ANY).fullmatch
 
 
 def _contradiction(shape: Shape) -> str | None:
     """Find what no program of ours can have written: key and value that differ, values that no key can hold."""
-    row = shape.row
+    row = shape.row.job if isinstance(shape.row, LaterRow) else shape.row
     if isinstance(row, rows.JobRow):
         if row.id != shape.names[0]:
             return f"it holds job {row.id!r}"
@@ -121,6 +125,8 @@ def _instants(row: Any) -> list[int]:
         return [row.scheduled_for, row.expires_at or 0]
     if isinstance(row, rows.DeadRow):
         return [row.parked_at, row.retire_at or 0, row.at.next_at]
+    if isinstance(row, ThrottleRow):
+        return [row.until, row.at]
     return [row.next_at] if isinstance(row, (rows.AtRow, rows.RedriveRow)) else []
 
 

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.model.extras import EXTRAS, extras_of
 from tocsin.actors.scheduler.model.followers import Follower, check_then, extras_before, with_blob
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, JobRow
+from tocsin.actors.scheduler.model.timing import NO_ID, TIMING, timed
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms as duration_ms
 from tocsin.dispatch.instants import SMALLEST_MS as SMALLEST_MS
@@ -262,9 +263,11 @@ def new_job(
         limit = f"must be after the due instant ({scheduled_for})"
         raise InvalidInputError(f"{word('expires_at')} {limit}, not {job.expires_at}: the job would never run")
     if fits and not then and not on_dead:
-        return NewJob(job, (), chosen, conflict, relative)  # as most are
-    whole = with_blob(job, args, check_then(then or (), on_dead or ()), on_dead=tuple(on_dead or ()))
-    return msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict, relative=relative)
+        new = NewJob(job, (), chosen, conflict, relative)  # as most are
+    else:
+        whole = with_blob(job, args, check_then(then or (), on_dead or ()), on_dead=tuple(on_dead or ()))
+        new = msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict, relative=relative)
+    return new if given.keys().isdisjoint(TIMING) else timed(new, given)
 
 
 def simple_job(
@@ -301,7 +304,8 @@ def follower(
 ) -> Follower:
     """Check one job of a `then`. It takes the options of a job, but for an id of the caller's."""
     given = {name: value for name, value in options.items() if value is not None}
-    for name, why in (("id", "ids of a chain are made here"), ("on_conflict", "it has no id of yours")):
+    needs_id = (("on_conflict", NO_ID), *((name, NO_ID) for name in sorted(TIMING)))
+    for name, why in (("id", "ids of a chain are made here"), *needs_id):
         if name in given:
             raise InvalidInputError(f"{word(name)} cannot be given in then: {why}")
     on_dead = tuple(given.pop("on_dead", ()))
@@ -358,4 +362,4 @@ _CHECKS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "labels": labels_of,
     "keep_result_ms": _between(KEEP_RESULT_MS),
 }
-OPTIONS: Final = frozenset({*_CHECKS, *EXTRAS, "id", "on_conflict", "initiator", "then", "on_dead"})
+OPTIONS: Final = frozenset({*_CHECKS, *EXTRAS, "id", "on_conflict", "initiator", "then", "on_dead", *TIMING})

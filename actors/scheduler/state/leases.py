@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.rows import PULLED, LeaseRow, encode, lease_k
 from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_level
 from tocsin.actors.scheduler.state.held_jobs import HeldJobs
 from tocsin.actors.scheduler.state.job_queues import JobQueues
+from tocsin.actors.scheduler.state.later import Later
 from tocsin.actors.scheduler.state.tally import Tally
 
 ENDS_PER_TURN = 500
@@ -34,6 +35,9 @@ class Leases:
     A lease that was found in its row may be of another host, by whose clock its end was written: it is held for
     `clocks_differ_ms` longer, by which the clocks of two hosts may differ. The row and its end stay as they are.
     """
+
+    later: Later | None = None
+    """Calls that are kept until the jobs of their ids have run; None for most."""
 
     def __init__(self, storage: ActorStorage, clocks_differ_ms: int = 0) -> None:
         self.storage = storage

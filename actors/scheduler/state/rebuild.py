@@ -47,6 +47,7 @@ from tocsin.actors.scheduler.model.rows import (
 from tocsin.actors.scheduler.state.fronts import Fronts
 from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
+from tocsin.actors.scheduler.state.later import load_later
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.tally import Tally
@@ -69,6 +70,8 @@ async def load(state: SchedulerState) -> None:
     await _read_memory(state)
     if state.damaged and not state.instance.erasing:
         await rebuild(state)
+    if state.has_flow and not state.instance.erasing:
+        await load_later(state)
     state.tally = Tally(balance.levels(state.counters))
 
 

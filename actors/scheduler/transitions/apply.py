@@ -29,6 +29,7 @@ from tocsin.actors.scheduler.model.rows import (
     line_key,
     result_key,
 )
+from tocsin.actors.scheduler.state.later import run_ended
 from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
@@ -53,6 +54,8 @@ SAID: Final = ("done", "failed", "returned")
 def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     """Write a new job and its place in its queue; return the row. A job may set the cap of its pool."""
     state = turn.state
+    if new.job.extras is not None:
+        state.use_flow()
     job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
     state.add_job(job, new.rest_of_args, AtRow(start_at))
     _set_cap(turn, job)
@@ -97,12 +100,14 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
         if job is not None and decision.next is not None:
             _become(turn, job, decision.next)
         return
-    lease = state.leases[token][1]
+    job_id, lease = state.leases[token]
     row = _history(decision, lease.at, lease.started, turn.now, lease.at.next_at, token)
     state.drop_lease(token)
     if job is None:
         if not lease.orphan:  # its job could not be read
             state.counters.set_aside += 1
+            if state.later is not None and job_id in state.later.kept:
+                run_ended(state, job_id, cancelled=False)
         return
     if row is not None:
         state.note(job, row)
@@ -197,6 +202,8 @@ def _become(turn: Turn, job: JobRow, after: Next, attempt: int = 0) -> None:
     state = turn.state
     if turn.changes is not None:
         turn.changes.append((job, after, attempt))
+    if state.later is not None and job.id in state.later.kept:
+        run_ended(state, job.id, cancelled=isinstance(after, Cancel))
     match after:
         case Done(result, no_result):
             if job.keep_result_ms is not None:

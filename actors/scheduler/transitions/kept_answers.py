@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.scheduler.model.records import Scheduled
-from tocsin.errors import QuotaExceededError, RequestError, TocsinError
+from tocsin.errors import QuotaExceededError, RequestError, ThrottledError, TocsinError
 
 Answer = Scheduled | TocsinError
 Kept = tuple[int, bytes]
@@ -57,8 +57,8 @@ class OneAnswer(msgspec.Struct, frozen=True, tag="one"):
 
     def __call__(self, answers: Sequence[Answer]) -> Kept | TocsinError:
         (answer,) = answers
-        if isinstance(answer, QuotaExceededError):
-            return answer  # not kept: with the same key it may pass once there is room
+        if isinstance(answer, (QuotaExceededError, ThrottledError)):
+            return answer  # not kept: with the same key it may pass later
         if isinstance(answer, TocsinError):
             return answer.status, _encoder.encode(answer.to_dict())
         return 200, _encoder.encode(answer)

@@ -19,10 +19,11 @@ from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import accept, accept_plain, apply, apply_to_letter, apply_to_waiting
-from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError, RequestError
+from tocsin.actors.scheduler.transitions.put_off import begin_period, bring_now, put_off
+from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError, RequestError, ThrottledError
 
 _is_plain: Final = attrgetter("is_plain")
-Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
+Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError | ThrottledError
 
 
 async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
@@ -30,27 +31,41 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
     if turn.state.clock is not None:
         jobs = [_on_clock(turn, new) for new in jobs]
     chosen = [new.job.id for new in jobs if new.chosen]
+    if turn.state.later is not None:
+        await bring_now(turn, chosen)
     known, dead = await _holders(turn, chosen) if chosen else ({}, set())
     if not known and _all_plain(turn, jobs):
         accept_plain(turn, jobs)
         return [Scheduled(new.job.id, new.job.scheduled_for, True) for new in jobs]
-    answers: list[Answer] = []
-    for new in jobs:
-        holder = known.get(new.job.id)
-        if holder is not None:
-            answer = await _conflict(turn, new, holder, new.job.id in dead)
-            if answer is not None and new.parked_as and isinstance(answer, DuplicateScheduleIdError):
-                answer = await _kept_as_letter(turn, new, answer)
-            if answer is not None:
-                answers.append(answer)
-                continue
-        if (refused := over_quota(turn)) is not None:
-            answers.append(await _kept_as_letter(turn, new, refused) if new.parked_as else refused)
-            continue
-        job = accept(turn, new, new.job.scheduled_for)
-        known[job.id] = Known(job, AtRow(job.scheduled_for))
-        answers.append(Scheduled(job.id, job.scheduled_for, True))
-    return answers
+    return [await _submit_one(turn, new, known, dead) for new in jobs]
+
+
+async def _submit_one(turn: Turn, new: NewJob, known: dict[str, Known], dead: set[str]) -> Answer:
+    """Accept one job; `known` are those that have ids of the call, `dead` the dead ones of them."""
+    holder, is_dead = known.get(new.job.id), new.job.id in dead
+    is_folded = new.folds and holder is not None
+    if new.debounce is not None or new.throttle is not None:
+        timed = await put_off(turn, new, holder, is_dead)
+        if not isinstance(timed, NewJob):
+            if new.parked_as and isinstance(timed, ThrottledError):
+                return await _kept_as_letter(turn, new, timed)
+            return timed
+        new = timed
+    if holder is not None:
+        answer = await _conflict(turn, new, holder, is_dead)
+        if answer is not None and new.parked_as and isinstance(answer, DuplicateScheduleIdError):
+            answer = await _kept_as_letter(turn, new, answer)
+        if answer is not None:
+            return answer
+    elif (refused := over_quota(turn)) is not None:
+        return await _kept_as_letter(turn, new, refused) if new.parked_as else refused
+    job = accept(turn, new, new.job.scheduled_for)
+    known[job.id] = Known(job, AtRow(job.scheduled_for))
+    if new.throttle is not None:
+        await begin_period(turn, job, new.throttle[0])
+    if is_folded:
+        return Scheduled(job.id, job.scheduled_for, False, state="pending")
+    return Scheduled(job.id, job.scheduled_for, True)
 
 
 def _on_clock(turn: Turn, new: NewJob) -> NewJob:
@@ -164,6 +179,8 @@ def _but_size(extras: JobExtras | None) -> JobExtras | None:
 
 async def cancel(turn: Turn, job_id: str) -> Cancelled:
     """Remove a waiting or running job; its id is free at once. A dead one is cancelled by `cancel_dead`."""
+    if turn.state.later is not None:
+        await bring_now(turn, [job_id])
     known = (await turn.jobs([job_id])).get(job_id)
     if known is None or await turn.dead([job_id]):
         return Cancelled(False, False)

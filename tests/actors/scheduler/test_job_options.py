@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.rows import JobRow, Row, ScheduleRef, encode
 from tocsin.actors.scheduler.model.schedule_records import ScheduleRecord
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, inherited
+from tocsin.actors.scheduler.model.timing import TIMING
 from tocsin.actors.scheduler.model.validation import OPTIONS
 from tocsin.cli.job_options import OPTIONS as TYPED
 from tocsin.dispatch.job_options import EXTRAS, LOCAL, HandlerMembers, HandlerOptions, RecordMembers, SharedOptions
@@ -51,9 +52,10 @@ def test_rows_have_the_members_of_stored_ones_first_and_in_their_places(row: Row
 
 
 def test_options_of_jobs_are_checked_stored_and_taken_at_every_door() -> None:
-    inside = {"keep_result_ms" if name == "keep_result" else name for name in JobOptions.__annotations__}
+    in_ms = ("keep_result", "max_wait", "throttle")
+    inside = {f"{name}_ms" if name in in_ms else name for name in JobOptions.__annotations__} | {"debounce_ms"}
     assert inside == OPTIONS == {*ScheduleRequest.__struct_fields__} & OPTIONS | LOCAL
-    apart = {"id", "on_conflict", "then", "on_dead", "initiator"}
+    apart = {"id", "on_conflict", "then", "on_dead", "initiator", *TIMING}
     assert OPTIONS - apart <= {*JobRow.__struct_fields__, *EXTRAS}
     assert {*EXTRAS} <= {*JobExtras.__struct_fields__}
     assert JobOptions.__annotations__.keys() >= OccurrenceOptions.__annotations__.keys() - {"expires_after"}
