@@ -12,8 +12,7 @@ from tocsin.actors.cron.expression import MAX_LENGTH
 from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler.client.changes import ERROR_MAX
 from tocsin.actors.scheduler.client.schedules_port import PREVIEW, REQUEST_KEY_MAX
-from tocsin.actors.scheduler.model import pool_settings
-from tocsin.actors.scheduler.model import timing
+from tocsin.actors.scheduler.model import pool_settings, timing
 from tocsin.actors.scheduler.model import validation as limits
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
@@ -188,6 +187,12 @@ def not_both(one: str, other: str) -> Schema:
 def needs(name: str, other: str, kind: str) -> Schema:
     """`name` may be given only together with `other`."""
     return {"anyOf": [{"properties": {name: NULL}}, _given(other, kind)]}
+
+
+def only_with(name: str, values: Sequence[str | None] | None, other: str, allowed: Sequence[str]) -> Schema:
+    """Allow only these values of `other`, or none, unless `name` has one of `values` (None: is left out)."""
+    unless: Schema = NULL if values is None else {"enum": list(values)}
+    return {"anyOf": [{"properties": {name: unless}}, {"properties": {other: {"enum": [None, *allowed]}}}]}
 
 
 def done_or_failed() -> Schema:

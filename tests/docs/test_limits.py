@@ -11,7 +11,7 @@ from tocsin.actors.cron import preview
 from tocsin.actors.http import body, sessions, transfers
 from tocsin.actors.scheduler.client import bulk
 from tocsin.actors.scheduler.inflight import feed, worker_registry
-from tocsin.actors.scheduler.model import activity, acts, audit, followers, validation
+from tocsin.actors.scheduler.model import activity, acts, audit, followers, timing, validation
 from tocsin.actors.scheduler.model.rows import DAY_MS
 from tocsin.actors.scheduler.schedules import definition
 from tocsin.dispatch import answer_contents, dispatcher, failure, pulled, retry, values
@@ -42,6 +42,10 @@ def kib(size: int) -> str:
         ("labels", [f"{validation.MAX_LABELS} a job"]),
         ("cap of a pool", ["{:,} to {:,}".format(*validation.MAX_CONCURRENCY)]),
         ("retries", [f"{retry.MAX_RETRIES}"]),
+        (
+            "`debounce`, `max_wait` and `throttle`",
+            ["1 ms", f"{timing.PUT_OFF_MS[1] // DAY_MS} days"],
+        ),
         (
             "chains",
             [

@@ -294,6 +294,8 @@ async def test_every_answer_is_one_that_the_document_has(
         await ask("POST", "/schedule", JOB, headers={"idempotency-key": "k"})  # 422
         for _ in range(2):
             await ask("POST", "/schedule", {**JOB, "id": "taken", "pool": "used"})
+        for _ in range(2):
+            await ask("POST", "/schedule", {**JOB, "id": "throttled", "throttleMs": 60_000})
         await ask("DELETE", "/pool", params={"name": "used"})
         await ask("POST", "/schedule/batch", {"jobs": [JOB]}, headers={"idempotency-key": "b"})
         await ask("POST", "/schedule/batch", {"jobs": [JOB] * 2}, headers={"idempotency-key": "b"})

@@ -12,7 +12,9 @@ from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.damage import stored
 from tocsin.actors.scheduler.model.followers import Follower, followers_of, on_dead_of
 from tocsin.actors.scheduler.model.instants_of_job import due_of
+from tocsin.actors.scheduler.model.later_rows import LaterRow
 from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.put_off_record import PutOff
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
 from tocsin.dispatch.job_options import record_options
 
@@ -29,6 +31,8 @@ class Found:
     """Everything that is stored as its args."""
     damaged: bool = False
     """Its args cannot be shown."""
+    later: LaterRow | None = None
+    """The call that is kept until its run has ended."""
 
     @property
     def running(self) -> LeaseRow | None:
@@ -68,6 +72,7 @@ class Found:
             keep_result_ms=job.keep_result_ms,
             parent=job.parent,
             **_following_members(job, self.args),
+            put_off=_put_off(job, self.later),
             **_dead_members(self.dead),
             **{**record_options(job), "retry": records.retry_of_record(job)},
         )
@@ -84,6 +89,14 @@ def _lease(row: LeaseRow) -> records.LeaseInfo:
     if row.kind == PULLED:
         return records.LeaseInfo(row.until, row.kind, worker=row.host or None)
     return records.LeaseInfo(row.until, row.kind, row.host)
+
+
+def _put_off(job: JobRow, later: LaterRow | None) -> PutOff | None:
+    debounce = None if job.extras is None else job.extras.debounce
+    if debounce is None and later is None:
+        return None
+    first, until = debounce or (None, None)
+    return PutOff(first, until, None if later is None else later.job.scheduled_for)
 
 
 def _following_members(job: JobRow, whole: bytes) -> dict[str, Any]:

@@ -24,10 +24,9 @@ class NewJob(msgspec.Struct, frozen=True):
     """The id of the dead letter that keeps it where its own id is taken, or the quota used up: for jobs that come from
     a transaction which is over, so that nobody is there to be told. Empty: the caller is told."""
     debounce: tuple[int, int | None] | None = None
-    """It is due so many ms from when it is taken, and a further call of its id puts it off; but not so many ms past the
-    first call (None: without end)."""
+    """For how many ms each call of its id puts it off, and how far from the first call at most (None: without end)."""
     throttle: tuple[int, bool] | None = None
-    """No further job of its id is accepted for so many ms; True: further calls are merged into one, not refused."""
+    """For how many ms no further job of its id is accepted; True: further calls are merged into one, not refused."""
 
     @property
     def folds(self) -> bool:

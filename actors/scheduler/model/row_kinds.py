@@ -96,7 +96,18 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
     return shape
 
 
-_CONTRADICTIONS: Final = (b"job", b"later", b"throttle", b"line", b"at", b"audit", b"dead", b"redrive", b"hist", b"idem")
+_CONTRADICTIONS: Final = (
+    b"job",
+    b"later",
+    b"throttle",
+    b"line",
+    b"at",
+    b"audit",
+    b"dead",
+    b"redrive",
+    b"hist",
+    b"idem",
+)
 _INSTANT: Final = re.compile(rb"[0-9]{15}").fullmatch
 _NAME: Final = re.compile(ANY).fullmatch
 

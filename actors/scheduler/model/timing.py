@@ -36,10 +36,6 @@ def timed(new: NewJob, given: Mapping[str, Any]) -> NewJob:
     asked = word("throttle_ms" if debounce is None else "debounce_ms")
     if not new.chosen:
         raise InvalidInputError(f"{asked} is about the calls of one id: give id as well")
-    if debounce is not None and most is not None and most < debounce:
-        raise InvalidInputError(
-            f"{word('max_wait_ms')} must be at least {word('debounce_ms')} ({debounce}), not {most}"
-        )
     if debounce is not None or on_throttle == "merge":
         if conflict not in (None, "replace"):
             what = asked if debounce is not None else f"{word('on_throttle')} merge"

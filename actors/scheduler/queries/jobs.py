@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.flow_rows import PoolFlow
 from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.later_rows import LaterRow, later_key
 from tocsin.actors.scheduler.model.line_names import level_in, queue_in
 from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
@@ -82,13 +83,15 @@ async def find(view: StoreView, job_id: str) -> Found | None:
         one(dead_key(job_id)),
         (lease_prefix, after(lease_prefix), 100),
         (args_key(job_id, 0), after(b"args/%b/" % job_id.encode()), 100),
+        one(later_key(job_id)),
     ]
-    job_rows, at_rows, dead_rows, lease_rows, args_rows = await view.scan_many(ranges)
+    job_rows, at_rows, dead_rows, lease_rows, args_rows, later = await view.scan_many(ranges)
     job = read(JobRow, b"job", job_rows[0][1]) if job_rows else None
     if job is None:
         return None
     whole_args = job.args + b"".join(value for _, value in args_rows)
     found = Found(job, args=whole_args, damaged=args_fault(job, whole_args) is not None)
+    found.later = read(LaterRow, later[0][0], later[0][1]) if later else None
     attach(found, dict([*at_rows, *dead_rows]), lease_rows)
     return found
 

@@ -19,6 +19,7 @@ from tocsin.actors.scheduler.model.records import By, ErrorInfo, Reason, Record,
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.actors.scheduler.queries.calls import put_off
 from tocsin.actors.scheduler.queries.in_front import COUNTED, in_front, in_lanes
 from tocsin.actors.scheduler.state.job_queues import slots_left
 from tocsin.actors.scheduler.transitions import redrive as redrives
@@ -68,7 +69,7 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     if record.state == "dead":
         return [*_moves(await _instance(view)), await _dead(view, record)]
     if record.state == "running":
-        return [*_moves(await _instance(view)), _running(found, record, facts.wall)]
+        return [*_moves(await _instance(view)), _running(found, record, facts.wall), *put_off(record, now)]
     if is_expired(found.job, found.place, now):
         return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
     said = _of_job(record, level, now)
@@ -178,7 +179,7 @@ def _of_job(record: Record, level: int, now: int) -> list[Reason]:
             error = f" after: {_words(record.last_error)}" if record.last_error else ""
             found.append(Reason("RETRY_LATER", f"its next attempt is in {wait}{error}", record.next_attempt_at))
         else:
-            found.append(Reason("NOT_DUE", f"it is due in {wait}", record.next_attempt_at))
+            found += [Reason("NOT_DUE", f"it is due in {wait}", record.next_attempt_at), *put_off(record, now)]
     if level:
         found.append(_apart(record, level))
     return found

@@ -46,8 +46,8 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.state.fronts import Fronts
 from tocsin.actors.scheduler.state.job_queues import JobQueues
+from tocsin.actors.scheduler.state.keeping import load_later
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
-from tocsin.actors.scheduler.state.later import load_later
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.tally import Tally

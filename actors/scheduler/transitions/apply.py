@@ -29,7 +29,7 @@ from tocsin.actors.scheduler.model.rows import (
     line_key,
     result_key,
 )
-from tocsin.actors.scheduler.state.later import run_ended
+from tocsin.actors.scheduler.state.keeping import run_ended
 from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
@@ -54,8 +54,6 @@ SAID: Final = ("done", "failed", "returned")
 def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     """Write a new job and its place in its queue; return the row. A job may set the cap of its pool."""
     state = turn.state
-    if new.job.extras is not None:
-        state.use_flow()
     job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
     state.add_job(job, new.rest_of_args, AtRow(start_at))
     _set_cap(turn, job)

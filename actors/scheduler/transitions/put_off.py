@@ -24,7 +24,8 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, JobRow, encode
 from tocsin.actors.scheduler.state.fronts import Known
-from tocsin.actors.scheduler.state.later import Later, drop_later, without_args
+from tocsin.actors.scheduler.state.keeping import drop_later, without_args
+from tocsin.actors.scheduler.state.later import Later
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import accept, apply_to_waiting
 from tocsin.actors.scheduler.transitions.job import Replace

@@ -12,7 +12,8 @@ from tocsin.cli.output import span
 from tocsin.dispatch.words import reworded
 
 _NAMED_ALIKE: Final = (
-    "onConflict", "expiresAt", "expiresAfterMs", "keepResultMs", "everyMs", "graceMs", "catchUpLimit", "jitterMs",
+    "onConflict", "expiresAt", "expiresAfterMs", "keepResultMs", "debounceMs",
+    "maxWaitMs", "throttleMs", "onThrottle", "everyMs", "graceMs", "catchUpLimit", "jitterMs",
     "ratePerSecond", "waitMs", "cron", "label", "args", "result", "reason", "since", "misfire", "overlap", "revision",
 )  # fmt: skip
 FLAGS: Final = {

@@ -19,6 +19,7 @@ from tocsin.cli.words import printable, say
 STATES: Final = ("pending", "waiting", "running")
 ORDERS: Final = ("due", "id")
 CONFLICTS: Final = ("error", "keep", "replace")
+ON_THROTTLE: Final = ("refuse", "merge")
 PAGE: Final = 1_000
 FLAGS: Final = {"functionPath": "path"}
 """Filters that have another name for a server."""
@@ -34,6 +35,10 @@ FLAGS: Final = {"functionPath": "path"}
 @job_options(jitter="--jitter")
 @click.option("--expires-at", metavar="INSTANT", help="Do not start after this.")
 @click.option("--keep-result", metavar="DURATION", help="Keep what it comes to: see tocsin result.")
+@click.option("--debounce", metavar="DURATION", help="Due so long after the last call of its --id.")
+@click.option("--max-wait", metavar="DURATION", help="But no later than so long after the first.")
+@click.option("--throttle", metavar="DURATION", help="No further job of its --id for so long.")
+@click.option("--on-throttle", type=click.Choice(ON_THROTTLE), help="Further calls meanwhile (default: refuse).")
 @click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
 @client_command
 def schedule(connection: Connection, /, path: str, **options: Any) -> None:
@@ -59,6 +64,9 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
     at = answer["scheduledFor"]
     if answer.get("created", True):
         say(f"due {relative(at, now_ms())}, at {instant(at)}")
+    elif "identical" not in answer:
+        with_run = "kept until its run has ended" if answer.get("state") == "running" else "one job with earlier calls"
+        say(f"{with_run}, due {relative(at, now_ms())}, at {instant(at)}")
     else:
         same = "it is what you asked for" if answer.get("identical") else "it differs from what you asked for"
         say(f"kept the {answer.get('state', 'live')} job of that id, due at {instant(at)}; {same}")
@@ -67,13 +75,16 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
 def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
     """Build the body of POST /schedule; options not given are left out, so the server's defaults apply."""
     body: dict[str, Any] = {"workflow" if options["workflow"] else "functionPath": path}
-    body.update(due(options["delay"], options["at"]))
+    body.update(due(options["delay"], options["at"], options["debounce"]))
     given = {
         "id": options["id"],
         "onConflict": options["on_conflict"],
         **members_of(options, "jitter"),
         "expiresAt": None if options["expires_at"] is None else instant_of(options["expires_at"], "--expires-at"),
         "keepResultMs": optional_duration(options["keep_result"], "--keep-result"),
+        "maxWaitMs": optional_duration(options["max_wait"], "--max-wait"),
+        "throttleMs": optional_duration(options["throttle"], "--throttle"),
+        "onThrottle": options["on_throttle"],
     }
     body.update({name: value for name, value in given.items() if value is not None})
     if options["args"] is not None:

@@ -71,6 +71,7 @@ def print_record(record: Mapping[str, Any]) -> None:
 
     now = now_ms()
     error, lease = record.get("lastError") or {}, record.get("lease") or {}
+    put_off = record.get("putOff") or {}
     key_values(
         ("id", record["id"]),
         ("path", record.get("functionPath")),
@@ -83,6 +84,8 @@ def print_record(record: Mapping[str, Any]) -> None:
         ("losses", record.get("losses") or None),
         ("schedule", _schedule(record.get("schedule"))),
         ("follows", record.get("parent")),
+        ("put off until", when(put_off.get("until"), now)),
+        ("newer call due", when(put_off.get("nextDue"), now)),
         *shown(record),
         ("enqueued", when(record.get("enqueuedAt"), now)),
         ("expires", when(record.get("expiresAt"), now)),

@@ -60,10 +60,14 @@ def _first_of(text: str) -> str | None:
         return None
 
 
-def due(delay: str | None, at: str | None) -> dict[str, int]:
-    """Return the members of a request for `--in` or `--at`; neither means now."""
+def due(delay: str | None, at: str | None, debounce: str | None = None) -> dict[str, int]:
+    """Return the members of a request for `--in`, `--at` or `--debounce`; none means now."""
     if delay is not None and at is not None:
         raise click.UsageError("give --in or --at, not both")
+    if debounce is not None:
+        if delay is not None or at is not None:
+            raise click.UsageError("--debounce says when it is due: give it without --in and --at")
+        return {"debounceMs": duration(debounce, "--debounce")}
     if at is not None:
         return {"scheduledFor": instant_of(at, "--at")}
     return {"delayMs": 0 if delay is None else duration(delay, "--in")}

@@ -106,12 +106,14 @@ def test_every_option_of_a_job_comes_over() -> None:
         "id": "mine", "on_conflict": "replace", "pool": "p", "max_concurrency": 3, "priority": -2,
         "retry": Retry(max_retries=1, jitter=0.5), "timeout_ms": 5_000, "expires_at": AT + timedelta(days=1),
         "shard_key": "s", "labels": ["a", "b"], "initiator": "ann", "keep_result": "1h",
+        "throttle": "1m", "on_throttle": "merge",
         "then": [Job(path="a:next", args=AT, after="5m", options={"queue": "q", "then": [Job(workflow="w")]})],
         "on_dead": [Job(path="a:gone", options={"queue": "q", "on_dead": [Job(workflow="w")]})],
     }  # fmt: skip
-    known = {option.removesuffix("_ms") if option == "keep_result_ms" else option for option in OPTIONS}
+    in_ms = ("keep_result_ms", "max_wait_ms", "throttle_ms")
+    known = {one.removesuffix("_ms") if one in in_ms else one for one in OPTIONS - {"debounce_ms"}}
     assert known == {*MEMBERS, "initiator"} == JobOptions.__annotations__.keys(), "an option is new"
-    assert given.keys() == known - {"queue", "origin"}, "those that this host takes for a callback"
+    assert given.keys() == known - {"queue", "origin", "max_wait"}, "those that this host takes for a callback"
 
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:

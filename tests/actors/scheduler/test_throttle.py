@@ -12,7 +12,7 @@ from tocsin import Job
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import DuplicateScheduleIdError, InvalidInputError, ThrottledError
 
-MERGE = {"throttle": "10s", "on_throttle": "merge"}
+MERGE: dict[str, Any] = {"throttle": "10s", "on_throttle": "merge"}
 
 
 async def call(sim: SimulatedHost, n: int, **options: Any) -> str:
