@@ -34,7 +34,8 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
-KNOWN_TIMERS = (AUDIT, UNDO, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, FOLLOW, *RECURRING_TIMERS, *CALL_TIMERS)
+OF_JOBS = (EXPIRE, RETIRE, HISTORY, IDEM, RESULT, FOLLOW, *CALL_TIMERS)
+KNOWN_TIMERS = (AUDIT, UNDO, REDRIVE, RECHECK, *OF_JOBS, *RECURRING_TIMERS)
 Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
