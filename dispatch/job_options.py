@@ -17,6 +17,7 @@ import msgspec
 
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.plain import Plain
+from tocsin.dispatch.rate import Rate, rate_of
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.words import PYTHON, camel
 
@@ -34,6 +35,7 @@ class SharedOptions(TypedDict, total=False):
     timeout_ms: int | None
     initiator: str | None
     origin: str | None
+    rate: Rate | None
 
 
 class OneJobOptions(SharedOptions, total=False):
@@ -48,7 +50,7 @@ class OneJobOptions(SharedOptions, total=False):
     on_throttle: str
 
 
-EXTRAS: Final = ("origin",)
+EXTRAS: Final = ("origin", "rate")
 """Options that few have: rows keep them apart, in `extras`."""
 LOCAL: Final = frozenset({"initiator"})
 """Options that requests do not hold: over HTTP the token says who asks."""
@@ -99,6 +101,7 @@ class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omi
     queue: str | None = None
     max_concurrency: int | None = None
     origin: str | None = None
+    rate: Rate | None = None
 
 
 class OptionsOfJob(ABC):
@@ -129,6 +132,12 @@ handler_values: Final = attrgetter(*HANDLER_OPTIONS)
 """Reads the options that handlers see, in the order of `HANDLER_OPTIONS`, from a value with None for those left out."""
 
 
+def extra_of(extras: Any, name: str) -> Any:
+    """Return an option that few jobs have, from what their rows hold of it; None if it was not given."""
+    value = getattr(extras, name)
+    return rate_of(value) if name == "rate" else value or None
+
+
 def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
     """Return what reads the members of `kind` from a row or another value; rows have "" for a name left out."""
     names = [name for name in kind.__struct_fields__ if name not in EXTRAS]
@@ -140,7 +149,7 @@ def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
         for name in texts:
             found[name] = found[name] or None
         if extras and one.extras is not None:
-            found.update((name, getattr(one.extras, name) or None) for name in extras)
+            found.update((name, extra_of(one.extras, name)) for name in extras)
         return found
 
     return read

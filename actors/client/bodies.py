@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules.change import NewSchedule
-from tocsin.dispatch.job_options import EXTRAS
+from tocsin.dispatch.job_options import EXTRAS, extra_of
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.words import camel
 
@@ -93,7 +93,9 @@ def _options(row: JobRow | DefinitionRow, names: Sequence[str]) -> dict[str, Any
         if value != _LEFT_OUT[type(row)][name]:
             said[camel(name)] = value
     if row.extras is not None:
-        said.update((camel(name), value) for name in EXTRAS if (value := getattr(row.extras, name)))
+        said.update(
+            (camel(name), msgspec.to_builtins(value)) for name in EXTRAS if (value := extra_of(row.extras, name))
+        )
     if row.retry is not None:
         said["retry"] = _retry(row.retry, older=isinstance(row, JobRow) and row.older_retry)
     return said

@@ -106,6 +106,7 @@ RATE_BURST: Final = whole(rate.BURST, default=1)
 RATE_OF_POOL: Final[Schema] = {
     "oneOf": [{"$ref": "#/components/schemas/RateRequest"}, {"const": pool_settings.NO_RATE}, {"type": "null"}]
 }
+RATE_OF_JOB: Final[Schema] = {"oneOf": [{"$ref": "#/components/schemas/RateRequest"}, {"type": "null"}]}
 COOLS: Final = one_of(pool_settings.COOLS, default="none")
 WEIGHTS: Final[Schema] = {
     "type": "object",

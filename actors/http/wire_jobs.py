@@ -12,6 +12,7 @@ import msgspec
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.http.wire import Request, Scalar, whole
+from tocsin.actors.http.wire_pools import RateRequest
 from tocsin.actors.scheduler.model.followers import check_chain
 from tocsin.actors.scheduler.model.validation import MAX_BATCH
 from tocsin.dispatch.instants import show
@@ -63,6 +64,7 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
     rules: ClassVar[tuple[Schema, ...]] = (
         shapes.exactly_one("string", "functionPath", "workflow"),
         shapes.needs("maxConcurrency", "pool", "string"),
+        shapes.needs("rate", "pool", "string"),
     )
     no_options: ClassVar[frozenset[str]] = frozenset({"instance_name", "args", "then", "on_dead"})
 
@@ -77,6 +79,9 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
     pool: Annotated[Scalar, shape(shapes.NAME, "Start only when this pool has a free slot.")] = None
     max_concurrency: Annotated[
         Scalar, shape(shapes.MAX_CONCURRENCY, "The cap of the pool, until an operator has set it. Needs pool.")
+    ] = None
+    rate: Annotated[
+        RateRequest | None, shape(shapes.RATE_OF_JOB, "The rate of the pool, until an operator has set it. Needs pool.")
     ] = None
     priority: Annotated[Scalar, shape(shapes.PRIORITY, "9 is most urgent; a step is worth 30 s of waiting.")] = None
     retry: RetryRequest | None = None
@@ -134,6 +139,8 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
             given[name] = whole(given[name])
         if self.retry is not None:
             given["retry"] = self.retry.retry()
+        if self.rate is not None:
+            given["rate"] = self.rate.rate()
         return given
 
 

@@ -222,8 +222,8 @@ JOBS = (
     Mutant(
         "submit: a job overrides the cap that an operator has set",
         "actors/scheduler/transitions/apply.py",
-        '(pool.set_by != "put" and pool.cap != job.max_concurrency)',
-        "pool.cap != job.max_concurrency",
+        '(pool.set_by != "put" and pool.cap != cap)',
+        "pool.cap != cap",
         tests=(T + "test_pools.py::test_a_job_sets_the_cap_until_an_operator_does",),
     ),
     Mutant(

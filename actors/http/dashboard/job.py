@@ -21,7 +21,8 @@ from tocsin.errors import NotFoundError
 DATA_MOST: Final = 4 * 1024
 """Characters of what an attempt left, in a line of the list."""
 HOLDERS_SHOWN: Final = 10
-ENDS: Final = {"DEAD": "given up", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
+PASSES: Final = {"POOL_RATE": "its turn comes", "POOL_COOLING": "the pool has cooled"}
+ENDS: Final = {"DEAD": "given up", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends", **PASSES}
 """The words before the instant of a reason; `until` for others."""
 SPANS: Final = ("NOT_DUE", "RETRY_LATER")
 """Reasons whose words say already how far off their end is."""

@@ -113,6 +113,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
 
     def _turn(self) -> Turn:
         began, wall, own = self._clock.monotonic(), self._clock.now_ms(), self._state.clock
+        if self._state.lines.meters is not None:
+            self._state.lines.begin(wall if own is None else own.at, began if own is None else None)
         changes: list[Change] | None = None
         if change_log.log.isEnabledFor(DEBUG):  # asked once a turn, not for each job
             changes = []

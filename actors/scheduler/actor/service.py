@@ -39,8 +39,10 @@ from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiv
 from tocsin.actors.scheduler.model.health import Cause
 from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.names import KIND, actor_of
+from tocsin.actors.scheduler.model.rate_rows import RateRow
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.model.suspects import LEVELS
+from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.host_counts import Counting
 from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
@@ -51,7 +53,7 @@ from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.errors import StoreError
-from tocsin.storage.api import Owned, StoreProvider
+from tocsin.storage.api import Owned, StoreProvider, after
 from tocsin.storage.residency.provider import part_of
 from tocsin.storage.shared import SharedProvider, shared_of
 
@@ -232,10 +234,14 @@ class SchedulerService:
         return self._troubles[store]
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
-        """Wake a scheduler whose schedules are ahead of the clock (their next slots may be a lifetime away) or were
-        computed with other time zones. Its rows are read for that, without an activation."""
-        rows = await self.host.provider.view(str(actor)).get([META_SLOT, META_ZONES])
-        if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
+        """Wake a scheduler whose schedules, or tokens of pools, are ahead of the clock (their next slots may be a
+        lifetime away) or were computed with other time zones. Its rows are read for that, without an activation."""
+        ranges = [query.one(META_SLOT), query.one(META_ZONES), (b"rate/", after(b"rate/"), query.PAGE)]
+        slots, zones, rates = await self.host.provider.view(str(actor)).scan_many(ranges)
+        now = self.clock.now_ms()
+        is_in_doubt = bool(slots) and in_doubt(now, slots[0][1], zones[0][1] if zones else None)
+        tokens = [row for key, value in rates if (row := query.read(RateRow, key, value)) is not None]
+        if is_in_doubt or any(row.at > now for row in tokens):
             await self.host.post(actor, ClaimMore())  # its start looks at zones, and every turn at the clock
 
     def _found(self, failing: Cause | None) -> Sequence[Cause]:

@@ -121,7 +121,7 @@ class LocalChanges(LocalBulk):
         """Set what is given of a pool."""
         here = self._instance
         created = await here.call(events.SetPool(arguments.plain_name(name, "name"), settings, self._who))
-        return msgspec.structs.replace(await query.pool(here.view(), name), created=created)
+        return msgspec.structs.replace(await query.pool(here.view(), name, here.now_ms()), created=created)
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set of a pool. ConflictError while a job names it."""

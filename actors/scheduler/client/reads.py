@@ -176,7 +176,8 @@ class LocalReads:
 
     async def pool(self, name: str) -> Pool:
         """Return a pool and its holders."""
-        return await query.pool(self._instance.view(), arguments.plain_name(name, "name"))
+        here = self._instance
+        return await query.pool(here.view(), arguments.plain_name(name, "name"), here.now_ms())
 
     async def dead_groups(self) -> DeadGroups:
         """Return the dead letters by reason and path."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from tocsin.actors.scheduler.integrity.findings import Findings, shown
 from tocsin.actors.scheduler.integrity.invariants_of_acts import check_acts
@@ -24,6 +25,7 @@ from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT
 from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.lost import lost_work
+from tocsin.actors.scheduler.model.rate_rows import opens_at
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
 from tocsin.actors.scheduler.model.schedule_rows import RECHECK
 from tocsin.actors.scheduler.state.in_memory_view import hold
@@ -36,6 +38,8 @@ SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
 OF_JOBS = (EXPIRE, RETIRE, HISTORY, IDEM, RESULT, FOLLOW, *CALL_TIMERS)
 KNOWN_TIMERS = (AUDIT, UNDO, REDRIVE, RECHECK, *OF_JOBS, *RECURRING_TIMERS)
+CLOCK_MS: Final = 2_000
+"""By so much a clock may have been set since the row of a rate was written, without being written anew."""
 Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
@@ -344,7 +348,8 @@ def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     for (pool, queue), line in buckets.items():
         cap = look.pools.get(pool, rows.PoolRow(1))
         if not queue_in(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
-            heads.extend(first for _, first in line.values())
+            token = opens_at(cap.flow, look.rates.get(pool))
+            heads.extend(max(first, token + CLOCK_MS if token else 0) for _, first in line.values())
     if (clock := look.clock) is not None:
         # What is later waits for an advance, which is itself a reason to wake; what is due is to be looked at at once.
         heads = [0 for instant in (*heads, *timers) if instant <= clock.at or clock.target]

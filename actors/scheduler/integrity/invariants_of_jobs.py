@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
 from tocsin.actors.scheduler.model.followers import followers_of, on_dead_of
 from tocsin.actors.scheduler.model.line_names import line_of
 from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.rate_rows import RateRow
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
@@ -70,6 +71,7 @@ class Look:
     clock: ClockRow | None = None
     """The test clock, if it has one."""
     pools: dict[str, PoolRow] = field(default_factory=dict)
+    rates: dict[str, RateRow] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     by_id: dict[str, list[Held]] = field(default_factory=dict)
     owned: set[tuple[str, str]] = field(default_factory=set)
@@ -162,6 +164,8 @@ class Look:
             return False
         async for shapes in self.shapes(b"pool"):
             self.pools.update((shape.names[0], shape.row) for shape in shapes)
+        async for shapes in self.shapes(b"rate"):
+            self.rates.update((shape.names[0], shape.row) for shape in shapes)
         return True
 
     async def leases(self) -> None:

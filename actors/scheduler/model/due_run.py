@@ -10,7 +10,9 @@ from tocsin.actors.scheduler.model.records import Value
 TIME_OVER: Final = "TIME_OVER"
 JUST_DUE: Final = "JUST_DUE"
 FOR_WORKERS: Final = "FOR_WORKERS"
-NO_TROUBLE: Final = frozenset({"INSTANCE_PAUSED", "REMOVING", "POOL_PAUSED", "POOL_FULL", FOR_WORKERS, JUST_DUE})
+NO_TROUBLE: Final = frozenset({
+    "INSTANCE_PAUSED", "REMOVING", "POOL_PAUSED", "POOL_FULL", "POOL_RATE", "POOL_COOLING", FOR_WORKERS, JUST_DUE,
+})  # fmt: skip
 """Reasons that somebody wanted, or that pass by the work of others."""
 
 

@@ -9,6 +9,7 @@ from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.origin import ORIGIN_NAME, RESERVED
+from tocsin.dispatch.rate import Rate, Stored
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError
 
@@ -37,7 +38,17 @@ def _origin(given: Mapping[str, Any]) -> str:
     return value
 
 
+def _rate(given: Mapping[str, Any]) -> Stored:
+    value = given["rate"]
+    if not isinstance(value, Rate):
+        raise InvalidInputError(f"{word('rate')} must be a Rate, not {show(value)}")
+    if "pool" not in given:
+        raise InvalidInputError(f"{word('rate')} is the rate of a pool: give pool as well")
+    return value.stored
+
+
 EXTRAS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "origin": _origin,
+    "rate": _rate,
 }
 """The check of each option, by its name; it returns the member of that name."""

@@ -37,7 +37,7 @@ class PoolFlow(Row, frozen=True, array_like=True, tag=1):
     rate: tuple[int, int, int] | None = None
     """So many starts, in so many ms, and so many at once after a pause."""
     rate_by: str = "put"
-    """Who set the rate: `job` or `put`."""
+    """Who set the rate: `job` or `put`; `off` if an operator took it away."""
     cool: str = "none"
     """The scope that a busy answer with Retry-After cools: `none`, the `pool`, or its `origin`."""
     fair: bool = False

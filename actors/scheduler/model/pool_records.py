@@ -9,14 +9,17 @@ from tocsin.actors.scheduler.model.outcomes import Value
 from tocsin.dispatch.rate import Rate
 
 
-class PoolStatus(Value, frozen=True, rename="camel"):
-    """`queued` counts its pending and waiting jobs, `in_flight` its held slots."""
+class PoolStatus(Value, frozen=True, rename="camel", omit_defaults=True):
+    """`queued` counts its pending and waiting jobs, `in_flight` its held slots. `rate` if it has one, `cooling_until`
+    (epoch ms) if it was told to wait until then, which may be past."""
 
     name: str
     in_flight: int
     max_concurrency: int
     queued: int
     paused: bool
+    rate: Rate | None = None
+    cooling_until: int | None = None
 
 
 class Holder(Value, frozen=True, rename="camel"):

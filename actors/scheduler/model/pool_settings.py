@@ -16,6 +16,8 @@ from tocsin.dispatch.words import camel, meant, member, word
 from tocsin.errors import InvalidInputError
 
 NO_RATE: Final = "none"
+TAKEN_AWAY: Final = "off"
+"""Says in `PoolFlow.rate_by` that an operator has taken the rate away: no job brings it back."""
 COOLS: Final = ("none", "pool", "origin")
 WEIGHT: Final = (1, 1_000)
 MAX_WEIGHTS: Final = 1_000
@@ -64,7 +66,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
         before = PoolFlow() if old is None else old
         rate, by = before.rate, before.rate_by
         if self.rate is not None:
-            rate, by = (None if isinstance(self.rate, str) else self.rate.stored), "put"
+            rate, by = (None, TAKEN_AWAY if rate else by) if isinstance(self.rate, str) else (self.rate.stored, "put")
         flow = PoolFlow(
             rate=rate,
             rate_by=by,

@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.later_rows import LaterRow, ThrottleRow
 from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
+from tocsin.actors.scheduler.model.rate_rows import RateRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
 
 NAME: Final = r"([!-.0-~]+)"
@@ -43,6 +44,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"lines": (ANY + "/" + ANY, rows.LinesRow),
     b"parked": (MS + "/" + NAME, rows.ParkedRow),
     b"pool": (NAME, rows.PoolRow),
+    b"rate": (NAME, RateRow),
     b"redrive": (NAME, rows.RedriveRow),
     b"result": (NAME, rows.ResultRow),
     b"throttle": (NAME, ThrottleRow),

@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.later_rows import LaterRow, later_key
 from tocsin.actors.scheduler.model.line_names import level_in, queue_in
 from tocsin.actors.scheduler.model.moving import rests
+from tocsin.actors.scheduler.model.rate_rows import RateRow, cools_until, opens_at, rate_key
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
@@ -137,6 +138,7 @@ class Summary:
     pools: Mapping[str, PoolRow]
     leases: Sequence[LeaseRow]
     has_test_clock: bool
+    rates: Mapping[str, RateRow]
 
     @property
     def suspects(self) -> int:
@@ -147,7 +149,7 @@ class Summary:
         """Say what waits that should not. `now` is the instance's time: a test clock's stands apart from `wall`."""
         return standing(
             self.buckets, self.pools, self.leases, now, wall, paused=rests(self.instance),
-            is_test_clock=self.has_test_clock,
+            is_test_clock=self.has_test_clock, rates=self.rates,
         )  # fmt: skip
 
 
@@ -157,12 +159,13 @@ async def summary(view: StoreView) -> Summary:
         one(META_COUNTERS),
         one(INSTANCE),
         one(CLOCK),
-        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/")),
+        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/", b"rate/")),
     ]
-    counter_rows, instance_rows, clock_rows, lines, pools, leases = await view.scan_many(summaries)
+    counter_rows, instance_rows, clock_rows, lines, pools, leases, rates = await view.scan_many(summaries)
     lines += await _rest(view, b"lines/", lines)
     pools += await _rest(view, b"pool/", pools)
     leases += await _rest(view, b"lease/", leases)
+    rates += await _rest(view, b"rate/", rates)
     return Summary(
         read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters(),
         instance_row(instance_rows),
@@ -170,6 +173,7 @@ async def summary(view: StoreView) -> Summary:
         {key[5:].decode(): pool for key, value in pools if (pool := read(PoolRow, key, value)) is not None},
         [lease for key, value in leases if (lease := read(LeaseRow, key, value)) is not None],
         bool(clock_rows),
+        {key[5:].decode(): rate for key, value in rates if (rate := read(RateRow, key, value)) is not None},
     )
 
 
@@ -264,7 +268,15 @@ def _pools(found: Summary) -> tuple[list[PoolStatus], bool]:
     names = {name for name in (*queued, *held, *known) if name}
     longest = sorted(names, key=lambda name: (-queued[name], name))
     shown = [
-        PoolStatus(name, held[name], row.cap if row else 1, queued[name], row.paused if row else False)
+        PoolStatus(
+            name,
+            held[name],
+            row.cap if row else 1,
+            queued[name],
+            row.paused if row else False,
+            rate=rate_of(row.flow.rate) if row and row.flow else None,
+            cooling_until=cools_until(row.flow, found.rates.get(name)) or None if row else None,
+        )
         for name in longest[:POOLS_SHOWN]
         for row in [known.get(name)]
     ]
@@ -276,11 +288,11 @@ def _pools(found: Summary) -> tuple[list[PoolStatus], bool]:
 HOLDERS_SHOWN = 1_000
 
 
-async def pool(view: StoreView, name: str) -> Pool:
-    """Return one pool, from its lines and leases."""
+async def pool(view: StoreView, name: str, now: int) -> Pool:
+    """Return one pool, from its lines and leases. `now` is the instance's time."""
     prefix = b"lines/%b/" % name.encode()
-    rows, lines, leases = await view.scan_many(
-        [one(pool_key(name)), (prefix, after(prefix), PAGE), (b"lease/", after(b"lease/"), PAGE)]
+    rows, lines, leases, rates = await view.scan_many(
+        [one(pool_key(name)), (prefix, after(prefix), PAGE), (b"lease/", after(b"lease/"), PAGE), one(rate_key(name))]
     )
     leases += await _rest(view, b"lease/", leases)
     row = (read(PoolRow, rows[0][0], rows[0][1]) if rows else None) or PoolRow(1)
@@ -298,8 +310,11 @@ async def pool(view: StoreView, name: str) -> Pool:
     known = bool(rows or lines or held)
     at, by = pause_of(row.pause)
     flow = PoolFlow() if row.flow is None else row.flow
+    rate = read(RateRow, rates[0][0], rates[0][1]) if rates else None
+    cools, opens = cools_until(row.flow, rate), opens_at(row.flow, rate)
     return Pool(
         name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN], known=known, paused_at=at, paused_by=by,
-        rate=rate_of(flow.rate), cool_on_retry_after=flow.cool, fair=flow.fair, weights=flow.weights,
+        rate=rate_of(flow.rate), cool_on_retry_after=flow.cool, cooling_until=cools if cools > now else None,
+        next_token_at=opens if opens > now and opens != cools else None, fair=flow.fair, weights=flow.weights,
         max_per_key=flow.per_key,
     )  # fmt: skip

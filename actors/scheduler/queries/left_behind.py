@@ -58,22 +58,23 @@ async def left_behind(
         left.running += counters.leased
         if len(lines) == query.PAGE:
             lines = await query.whole(view, b"lines/")
-        due = await query.due_by_line(view, lines, now if clock is None else clock.at)
+        instant = now if clock is None else clock.at
+        due = await query.due_by_line(view, lines, instant)
         if due:
             left.jobs += due.total()
-            left.because += await _reasons(view, name, due, facts(name), time_over)
+            left.because += await _reasons(view, name, due, facts(name), time_over, instant)
     return left
 
 
 async def _reasons(
-    view: StoreView, name: str, due: Counter[tuple[str, str]], facts: why.Facts, time_over: bool
+    view: StoreView, name: str, due: Counter[tuple[str, str]], facts: why.Facts, time_over: bool, now: int
 ) -> list[LeftBehind]:
     """Name the first reason of each line, once for all jobs that have it."""
     if stopped := await why.of_instance(view):
         return [LeftBehind(stopped[0].code, stopped[0].message, due.total(), name)]
     jobs: Counter[tuple[str, str]] = Counter()
     for (pool, queue), count in due.items():
-        held = await why.of_pool(view, pool) if pool else []
+        held = why.of_pool(await query.pool(view, pool, now), now) if pool else []
         if held:
             found = held[0].code, held[0].message
         elif queue_in(queue):

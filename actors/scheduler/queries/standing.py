@@ -1,7 +1,7 @@
 """Find what waits and should not: late jobs, and leases that are over, from summaries of lines and the leases.
 
-A paused instance or pool and a full pool are meant to hold jobs, suspects wait for their share, and a test clock is
-never late: none of these counts.
+A paused instance or pool, a full pool and one without a token are meant to hold jobs, suspects wait for their share,
+and a test clock is never late: none of these counts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.model.line_names import level_in, queue_in
+from tocsin.actors.scheduler.model.rate_rows import RateRow, opens_at
 from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
 from tocsin.actors.scheduler.state.job_queues import slots_left
 
@@ -21,6 +22,9 @@ OVER_FOR_MS: Final = 60_000
 """A lease that ended this long ago should have been handled."""
 AGAIN_MS: Final = 60_000
 """A job that could not be sent is due again sooner than this."""
+
+
+NO_RATES: Final[Mapping[str, RateRow]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ def standing(
     *,
     paused: bool,
     is_test_clock: bool,
+    rates: Mapping[str, RateRow] = NO_RATES,
 ) -> Standing:
     """Work it out from rows of one snapshot."""
     held = Counter(lease.pool for lease in leases)
@@ -57,8 +62,9 @@ def standing(
         due = due or (not queue and waiting > 0 and first <= now + AGAIN_MS)
         if not waiting or first > now:
             continue
-        if not level_in(line) and (not pool or slots_left(pools.get(pool), held[pool])):
-            late[queue] = max(late.get(queue, 0), now - first)
+        if not level_in(line) and (not pool or slots_left(row := pools.get(pool), held[pool])):
+            opened = opens_at(row.flow, rates.get(pool)) if pool and row is not None else 0
+            late[queue] = max(late.get(queue, 0), now - max(first, opened))
     if paused or is_test_clock:
         late = {}
     callbacks = late.pop("", 0)

@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.health import code_of
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.moving import moved_to, moving_to
-from tocsin.actors.scheduler.model.records import By, ErrorInfo, Reason, Record, pause_of
+from tocsin.actors.scheduler.model.records import By, ErrorInfo, Pool, Reason, Record, pause_of
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
@@ -29,7 +29,7 @@ from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
 HOLDERS_NAMED = 20
-WITH_LINE: Final = frozenset({"POOL_FULL", LANES_FULL, HOST_FULL, "NO_WORKER"})
+WITH_LINE: Final = frozenset({"POOL_FULL", "POOL_RATE", LANES_FULL, HOST_FULL, "NO_WORKER"})
 """Reasons that end for one job after the other."""
 
 
@@ -78,8 +78,10 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         stands = f"this instance has a test clock, which stands at {_clock_time(clock.at)} and is {moves}"
         said.append(Reason("TEST_CLOCK", stands))
     said.extend(await of_instance(view, now))
+    pool: Pool | None = None
     if record.pool is not None:
-        said.extend(await of_pool(view, record.pool, now, facts.wall))
+        pool = await query.pool(view, record.pool, now)
+        said.extend(of_pool(pool, now, facts.wall))
     if record.queue is None:
         held = [of_callbacks(code, facts) for code in facts.hindrances(level)]
         said += of_host(facts) + [await _in_lanes(view, one, facts) if one.code == LANES_FULL else one for one in held]
@@ -87,10 +89,12 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         if record.state == "waiting" and not facts.waiting_for(record.queue):
             said.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
         said += of_host(facts)
-    return await _with_place(view, found, said, now) if record.state == "waiting" else said
+    return await _with_place(view, found, said, now, pool) if record.state == "waiting" else said
 
 
-async def _with_place(view: StoreView, found: Found, said: Sequence[Reason], now: int) -> list[Reason]:
+async def _with_place(
+    view: StoreView, found: Found, said: Sequence[Reason], now: int, pool: Pool | None
+) -> list[Reason]:
     """Say of reasons that a line forms behind them how many jobs of its line go before this one."""
     moving = [one for one in said if one.code in WITH_LINE and not (one.code == "POOL_FULL" and one.at is None)]
     if not moving:
@@ -99,10 +103,20 @@ async def _with_place(view: StoreView, found: Found, said: Sequence[Reason], now
     jobs = {0: "it is the first in its line", 1: "1 job of its line goes before it"}
     more = " or more" if behind >= COUNTED else ""
     where = jobs.get(behind, f"{behind:,} jobs{more} of its line go before it")
-    return [
+    placed = [
         msgspec.structs.replace(one, message=f"{one.message}; {where}", behind=behind) if one in moving else one
         for one in said
     ]
+    return [_with_turn(one, pool, now) if one.code == "POOL_RATE" and pool is not None else one for one in placed]
+
+
+def _with_turn(one: Reason, pool: Pool, now: int) -> Reason:
+    """Say when the turn of a job comes by the rate of its pool, if nothing else holds it and nobody comes before it."""
+    if not one.behind or one.at is None or pool.rate is None:
+        return one
+    turn = one.at - -one.behind * pool.rate.per_ms // pool.rate.limit
+    said = f"{one.message}, so its turn comes in {precise_span(turn - now)} at the earliest"
+    return msgspec.structs.replace(one, message=said, at=turn)
 
 
 async def _in_lanes(view: StoreView, full: Reason, facts: Facts) -> Reason:
@@ -130,6 +144,13 @@ async def _dead(view: StoreView, record: Record) -> Reason:
             pace = f"{row.rate} a second, {row.retried:,} of {row.matched:,} so far"
             return Reason("DEAD", f"{said}; the bulk retry {name} comes to it: {pace}", record.parked_at)
     return Reason("DEAD", f"{said}; retry or cancel the dead letter", record.parked_at)
+
+
+def precise_span(ms: int) -> str:
+    """Format a short duration to the ms: rates of pools make jobs wait for less than a second."""
+    if ms < 1_000:
+        return f"{max(ms, 0)}ms"
+    return f"{-(-ms // 100) / 10:.1f}s" if ms < 10_000 else span(ms + 999)
 
 
 def _span(ms: int) -> str:
@@ -225,9 +246,26 @@ def _moves(row: InstanceRow) -> list[Reason]:
     return []
 
 
-async def of_pool(view: StoreView, name: str, now: int | None = None, wall: int | None = None) -> list[Reason]:
-    """Say why no job of this pool starts; nothing if one may. `now`, and the host's `wall`: to say for how long."""
-    pool = await query.pool(view, name)
+def of_pool(pool: Pool, now: int, wall: int | None = None) -> list[Reason]:
+    """Say why no job of this pool starts; nothing if one may. The host's `wall`: to say for how long."""
+    return [*_of_slots(pool, now, wall), *_of_flow(pool, now)]
+
+
+def _of_flow(pool: Pool, now: int) -> list[Reason]:
+    """Say what its rate and its cooling hold back."""
+    found: list[Reason] = []
+    name, cools, token = pool.name, pool.cooling_until, pool.next_token_at
+    if cools is not None and cools > now:
+        said = f"pool {name} cools: a receiver was busy and asked to wait, for another {_span(cools - now + 999)}"
+        found.append(Reason("POOL_COOLING", said, cools, name))
+    elif token is not None and token > now and pool.rate is not None:
+        said = f"pool {name} starts {pool.rate}: its next one may start in {precise_span(token - now)}"
+        found.append(Reason("POOL_RATE", said, token, name))
+    return found
+
+
+def _of_slots(pool: Pool, now: int, wall: int | None) -> list[Reason]:
+    name = pool.name
     holders = [holder.id for holder in pool.holders[:HOLDERS_NAMED]]
     if slots_left(PoolRow(pool.max_concurrency, pool.paused), pool.in_flight):
         return []

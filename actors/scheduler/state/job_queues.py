@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tocsin.actors.scheduler.model.line_names import level_in
 from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow
+from tocsin.actors.scheduler.state.meters import Meters
 from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket, ReadyHeap
 
 LineName = tuple[str, str]
@@ -34,11 +35,14 @@ class Outlook(NamedTuple):
     suspects: Set[int]
     """The levels of suspects of which a due callback may start."""
     next_due: int | None
-    """When the first future callback is due, suspects included."""
+    """When the first future callback is due, suspects included, or a pool has its next token."""
 
 
 class JobQueues:
     """All lines of one scheduler, and how many slots of its pools are held."""
+
+    meters: Meters | None = None
+    """Of pools that have a rate, or cool. Few schedulers have the attribute."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolRow] = {}
@@ -140,7 +144,8 @@ class JobQueues:
         """Return how many more jobs of this pool may start; None: no bound."""
         if not pool:
             return None
-        return slots_left(self.pools.get(pool), self.holders[pool])
+        slots = slots_left(self.pools.get(pool), self.holders[pool])
+        return slots if self.meters is None or not slots else self.meters.room(pool, slots)
 
     def may_start(self, line: Line) -> bool:
         return not self.paused and (not line.pool or self.room(line.pool) != 0)
@@ -155,6 +160,12 @@ class JobQueues:
         if not self.holders[pool]:
             del self.holders[pool]
         self.pool_changed(pool)
+
+    def begin(self, now: int, monotonic_s: float | None) -> None:
+        """Go on to the instant of a turn: pools may have a token again. Asked only where there are `meters`."""
+        if self.meters is not None:
+            for pool in self.meters.begin(now, monotonic_s):
+                self.pool_changed(pool)
 
     def pause(self, paused: bool) -> None:
         """Stop or start all firing."""
@@ -193,11 +204,16 @@ class JobQueues:
         """Say which callbacks may start now, and when the next one is due."""
         ready, head = self._called.any_ready(now, ""), self._called.next_due(now)
         if not self._suspects:
-            return Outlook(ready, NO_LEVELS, head)
+            return Outlook(ready, NO_LEVELS, self._or_token(head))
         apart = list(self._kept_apart(None))
         levels = {self._suspects[one.line.pool, one.line.queue] for one in apart if one.first_due <= now}
         later = [one.first_due for one in apart if one.first_due > now]
-        return Outlook(ready, levels, min(later if head is None else [*later, head], default=None))
+        return Outlook(ready, levels, self._or_token(min(later if head is None else [*later, head], default=None)))
+
+    def _or_token(self, due: int | None) -> int | None:
+        """Return when the next token comes that jobs wait for, if that is sooner."""
+        token = None if self.meters is None else self.meters.next_at()
+        return due if token is None else token if due is None else min(due, token)
 
     def suspects_ready(self, now: int, level: int) -> list[PriorityBucket]:
         """Return the buckets of suspects of this level that are due and may start, in start order."""

@@ -61,6 +61,8 @@ class Leases:
 
     def put_lease(self, job_id: str, token: str, lease: LeaseRow) -> None:
         self.remember(job_id, token, lease)
+        if lease.pool and self.lines.meters is not None:
+            self.lines.meters.spend(lease.pool)
         self.counters.leased += 1
         self.storage.put(lease_key(job_id, token), encode(lease))
 

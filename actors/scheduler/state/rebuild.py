@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
 from tocsin.actors.scheduler.model.line_names import line_of, place_in
 from tocsin.actors.scheduler.model.lost import NO_JOB
+from tocsin.actors.scheduler.model.rate_rows import RateRow, rate_key
 from tocsin.actors.scheduler.model.row_kinds import Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
@@ -49,6 +50,7 @@ from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.keeping import load_later
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
+from tocsin.actors.scheduler.state.meters import Meters, is_metered
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.errors import StoreCorrupt, StoreSchema
@@ -98,6 +100,7 @@ async def _read_memory(state: SchedulerState) -> None:
     for key, value in await state.all_rows(b"pool/"):
         if (pool := state.read(PoolRow, key, value)) is not None:
             state.lines.pools[key[5:].decode()] = pool
+    await _read_meters(state)
     for key, value in await state.all_rows(b"lease/"):
         if (names := _names(state, key, 3, value)) and (lease := state.read(LeaseRow, key, value)) is not None:
             state.find(*names, lease)
@@ -108,6 +111,18 @@ async def _read_memory(state: SchedulerState) -> None:
         await state.paths.count_anew()
         await state.labels.drop_strays()
     await state.look_at_timers()
+
+
+async def _read_meters(state: SchedulerState) -> None:
+    """Read what is left of the rates of pools, if any has one."""
+    flows = {name: pool.flow for name, pool in state.lines.pools.items() if pool.flow and is_metered(pool.flow)}
+    if not flows:
+        return
+    meters = state.lines.meters = Meters()
+    rows = dict(await state.all_rows(b"rate/"))
+    for name, flow in flows.items():
+        value = rows.get(rate_key(name))
+        meters.load(name, flow, None if value is None else state.read(RateRow, rate_key(name), value))
 
 
 def _clock(value: bytes) -> ClockRow:
@@ -308,6 +323,8 @@ async def _replace_lines(state: SchedulerState, places: Places) -> None:
     old = state.lines
     state.lines = JobQueues()
     state.lines.pools, state.lines.holders, state.lines.paused = old.pools, old.holders, old.paused
+    if old.meters is not None:
+        state.lines.meters = old.meters
     for shape in await _read(state, b"lines"):
         if (shape.names[0], shape.names[1]) not in places:
             state.storage.delete(lines_key(*shape.names))

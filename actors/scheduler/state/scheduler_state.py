@@ -15,7 +15,7 @@ import msgspec
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
-from tocsin.actors.scheduler.model.line_names import SHARD, base_of, line_of, marked, place_in, shard_of
+from tocsin.actors.scheduler.model.line_names import line_of
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
     INSTANCE,
@@ -54,7 +54,6 @@ from tocsin.actors.scheduler.model.rows import (
     split_line_tail,
     timer_key,
 )
-from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.state.fronts import Fronts
 from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
@@ -119,18 +118,6 @@ class SchedulerState(Leases):
             if len(page) < PAGE:
                 return found
             start = page[-1][0] + b"\x00"
-
-    async def find_place(self, job: JobRow) -> AtRow:
-        """Find where a job stands whose row of its place cannot be read, by a search for its line row."""
-        base = base_of(job)
-        lines = [marked(base, level) for level in (0, *LEVELS)]
-        shard = f"{SHARD}{shard_of(job.shard_key or '')}"
-        for queue in (*lines, *(line + shard for line in lines)):
-            for key, _ in await self.all_rows(bucket_prefix(job.pool, queue, job.priority)):
-                due, job_id = split_line_tail(key)
-                if job_id == job.id:
-                    return place_in(queue, due)
-        return AtRow(job.scheduled_for)
 
     def read(self, kind: type[R], key: bytes, value: bytes) -> R | None:
         """Decode a row. An unreadable one is set aside: reported and kept, so that it stops nothing. None then."""
@@ -308,6 +295,8 @@ class SchedulerState(Leases):
         self.lines.pool_changed(name)
 
     def drop_pool(self, name: str) -> None:
+        if self.lines.meters is not None:
+            self.lines.meters.set(name, None)
         self.storage.delete(pool_key(name))
         self.lines.pools.pop(name, None)
         self.lines.pool_changed(name)
@@ -373,6 +362,8 @@ class SchedulerState(Leases):
         if lines.touched:
             for name, row in lines.sealed():
                 summaries[lines_key(*name)] = None if row is None else encode(row)
+        if lines.meters is not None:
+            summaries.update(lines.meters.sealed())
         counters = encode(self.counters)
         if counters != self.sealed_counters:
             summaries[META_COUNTERS] = self.sealed_counters = counters

@@ -11,6 +11,7 @@ from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, args_key, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.path_counts import WRITTEN_AT_ONCE
+from tocsin.actors.scheduler.state.places import find_place
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 
 LEASE_MARGIN_MS = 15_000
@@ -78,7 +79,7 @@ class Turn:
     async def _place(self, job: JobRow, row: bytes) -> AtRow:
         at = self.state.read(AtRow, at_key(job.id), row)
         # Its line row still says where the job stands; only the counts are lost.
-        return await self.state.find_place(job) if at is None else at
+        return await find_place(self.state, job) if at is None else at
 
     async def letters(self, ids: Sequence[str]) -> dict[str, tuple[JobRow, DeadRow]]:
         """Read the jobs of these ids that are dead letters, in one hop."""

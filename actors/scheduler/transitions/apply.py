@@ -33,6 +33,7 @@ from tocsin.actors.scheduler.state.keeping import run_ended
 from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
+from tocsin.actors.scheduler.transitions import rates
 from tocsin.actors.scheduler.transitions.job import (
     Cancel,
     Decision,
@@ -56,18 +57,25 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     state = turn.state
     job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
     state.add_job(job, new.rest_of_args, AtRow(start_at))
-    _set_cap(turn, job)
+    if job.max_concurrency is not None or job.extras is not None:
+        _set_pool(turn, job)
     if turn.changes is not None:
         turn.changes.append((job, ACCEPTED, 0))
     return job
 
 
-def _set_cap(turn: Turn, job: JobRow) -> None:
-    if job.pool and job.max_concurrency is not None:
-        pool = turn.state.lines.pools.get(job.pool)
-        if pool is None or (pool.set_by != "put" and pool.cap != job.max_concurrency):
-            paused, pause, flow = (pool.paused, pool.pause, pool.flow) if pool else (False, None, None)
-            turn.state.put_pool(job.pool, PoolRow(job.max_concurrency, paused, pause=pause, flow=flow))
+def _set_pool(turn: Turn, job: JobRow) -> None:
+    """Set what a job says of its pool, where no operator has set it."""
+    there = pool = turn.state.lines.pools.get(job.pool)
+    if not job.pool:
+        return
+    if job.extras is not None and job.extras.rate is not None:
+        pool = rates.rated(pool, job.extras.rate)
+    cap = job.max_concurrency
+    if cap is not None and (pool is None or (pool.set_by != "put" and pool.cap != cap)):
+        pool = PoolRow(cap) if pool is None else msgspec.structs.replace(pool, cap=cap, set_by="job")
+    if pool is not None and pool is not there:
+        rates.put_pool(turn, job.pool, pool)
 
 
 def accept_plain(turn: Turn, jobs: Sequence[NewJob]) -> None:
@@ -153,7 +161,7 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
     state = turn.state
     state.add_job(job, rest_of_args, at)
     if job.pool not in state.lines.pools:  # else its cap is that of who came later
-        _set_cap(turn, job)
+        _set_pool(turn, job)
     state.occurrences.note(job, "retried")
     key = result_key(job.id)
     if job.keep_result_ms is not None and (value := await state.storage.get(key)) is not None:

@@ -92,6 +92,7 @@ def move(turn: Turn) -> Turn:
     ahead = (outlook.next_due, state.lines.pulled.next_due(clock.at), state.next_timer)
     at = min([clock.target, *(instant for instant in ahead if instant is not None and instant > clock.at)])
     _put(turn, ClockRow(at, clock.target))
+    state.lines.begin(at, None)
     return dataclasses.replace(turn, now=at)
 
 

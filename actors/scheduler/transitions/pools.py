@@ -16,7 +16,7 @@ from tocsin.actors.scheduler.model.records import Rescheduled
 from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import acts, audit
+from tocsin.actors.scheduler.transitions import acts, audit, rates
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.acts import Acting
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting
@@ -42,7 +42,10 @@ async def set_pool(turn: Turn, name: str, settings: PoolSettings, by: AskedBy | 
         pause=_pause(turn, old.paused, old.pause, paused, by),
         flow=settings.flow_after(old.flow),
     )
-    turn.state.put_pool(name, row)
+    rates.put_pool(turn, name, row)
+    warmed = settings.cooling is False and rates.end_cooling(turn, name)
+    if by is not None and warmed and row == there:
+        audit.note(turn, by, "set_pool", name, settings.said())
     if by is not None and row != there:
         acting = acts.begin_at_once(turn, by, "set_pool", name, settings.said())
         acting.keep(name, TrashRow("pool", pool=(there, row)))

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_late
 from tocsin.actors.scheduler.transitions.chains import load_followers, start
 from tocsin.actors.scheduler.transitions.job import Decision, Done, End
+from tocsin.actors.scheduler.transitions.rates import cool_pool
 from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 STARTED_PER_TURN = 2 * 1024 * 1024
@@ -48,6 +49,8 @@ async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
             started += await _settle_late(turn, end, waiting.pop(job.id, None), follow)
             continue
         lease = turn.state.leases[end.token][1]
+        if lease.pool and turn.state.lines.meters is not None:
+            cool_pool(turn, lease.pool, end.outcome)
         delay_ms = 0 if end.outcome.verdict is Verdict.DONE else backoff_ms(job, lease.at, turn.ctx.random)
         decision = decide.settle(job, lease, end.outcome, turn.now, delay_ms, turn.wall)
         apply(turn, job, end.token, decision)

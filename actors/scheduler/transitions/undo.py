@@ -30,7 +30,7 @@ from tocsin.actors.scheduler.model.crockford import ms_of
 from tocsin.actors.scheduler.model.rows import JobRow, at_key, dead_key, job_key
 from tocsin.actors.scheduler.model.schedule_rows import SlotRow, slot_key
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import acts, audit, redrive
+from tocsin.actors.scheduler.transitions import acts, audit, rates, redrive
 from tocsin.actors.scheduler.transitions.acts import Acting
 from tocsin.actors.scheduler.transitions.apply import apply_to_letter, park_again, restore, restore_letter
 from tocsin.actors.scheduler.transitions.job import Drop
@@ -256,7 +256,7 @@ async def _set_pool(turn: Turn, acting: Acting, name: str, trash: TrashRow, undo
     if before is None:
         state.drop_pool(name)
     else:
-        state.put_pool(name, before)
+        rates.put_pool(turn, name, before)
     acting.keep(name, replace(trash, pool=(left, before)))
     return None
 

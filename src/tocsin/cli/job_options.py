@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from tocsin.cli.output import span
+from tocsin.cli.rates import rate_of, rate_words
 from tocsin.cli.times import optional_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -94,6 +95,7 @@ OPTIONS: Final = (
     Option("queue", "--queue", "A worker pulls it from there; no callback.", title="queue", typed=NAME),
     Option("pool", "--pool", "Share a cap on how many run at once.", title="pool", typed=NAME),
     Option("maxConcurrency", "--max-concurrency", "The pool's cap.", typed=NUMBER),
+    Option("rate", "--rate", "The pool's rate: 100/1m.", rate_of, "rate", rate_words, {"metavar": "N/TIME"}),
     Option("priority", "--priority", "-9..9; 9 is most urgent.", title="priority", typed=NUMBER),
     Option("labels", "--label", "May be repeated.", listed, "labels", ", ".join, {"multiple": True}),
     Option("origin", "--origin", "The server's named origin to call back.", title="origin", typed=NAME),

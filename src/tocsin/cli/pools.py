@@ -12,8 +12,8 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.output import Column, key_values, now_ms, print_rows, put, relative
+from tocsin.cli.rates import rate_of, rate_words
 from tocsin.cli.words import printable, say
-from tocsin.dispatch.rate import Rate
 
 POOLS: Final = (
     Column("POOL", 40),
@@ -96,7 +96,7 @@ def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     if rate is not None:
         waits = f"; the next one {relative(pool['nextTokenAt'], now)}" if pool.get("nextTokenAt") else ""
-        said.append(("rate", f"{Rate(rate['limit'], rate['per'], rate.get('burst', 1))}{waits}"))
+        said.append(("rate", f"{rate_words(rate)}{waits}"))
     if cools != "none":
         said.append(("cools", f"the {cools}, when a receiver is busy and says until when"))
     if pool.get("coolingUntil"):
@@ -114,8 +114,9 @@ def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
 @click.argument("name")
 @click.option("--max-concurrency", type=int, metavar="N", help="Its cap, 0 to 10000. Jobs no longer set it.")
 @click.option("--pause/--resume", "paused", envvar="TOCSIN_POOLS_SET_PAUSE", default=None, help="Hold all its jobs.")
-@click.option("--rate", metavar="N/TIME", help="So many may start in a time: 100/1m. none: as many as the cap lets.")
-@click.option("--burst", type=int, metavar="N", help="With --rate: so many may start at once after a pause.")
+@click.option(
+    "--rate", metavar="N/TIME", help="So many may start in a time: 100/1m, or 100/1m/5 with bursts of 5; none: no rate."
+)
 @click.option(
     "--cool-on-retry-after", type=click.Choice(COOLS), help="What a busy answer with Retry-After holds back until then."
 )
@@ -127,7 +128,7 @@ def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
 @click.option("--no-weights", is_flag=True, help="All shard keys have one turn.")
 @click.option("--max-per-key", type=int, metavar="N", help="How many jobs of one shard key may run at once; 0: no cap.")
 @client_command
-def pools_set(connection: Connection, /, name: str, rate: str | None, burst: int | None, **given: Any) -> None:
+def pools_set(connection: Connection, /, name: str, rate: str | None, **given: Any) -> None:
     """Set a pool's cap or rate, pause it, share it fairly.
 
     Jobs that run may finish. The pool need not be there yet; if it was not, it says so.
@@ -135,7 +136,7 @@ def pools_set(connection: Connection, /, name: str, rate: str | None, burst: int
     said = {
         "maxConcurrency": given["max_concurrency"],
         "paused": given["paused"],
-        "rate": _rate(rate, burst),
+        "rate": rate if rate == NO_RATE else rate_of(rate, "--rate"),
         "coolOnRetryAfter": given["cool_on_retry_after"],
         "cooling": False if given["end_cooling"] else None,
         "fair": given["fair"],
@@ -150,18 +151,6 @@ def pools_set(connection: Connection, /, name: str, rate: str | None, burst: int
     if not connection.as_json and pool.get("created") is not None:
         new = f"made pool {name}: no job has named it yet (tocsin pools rm {name} takes it back)"
         say(new if pool["created"] else f"changed pool {name}")
-
-
-def _rate(text: str | None, burst: int | None) -> Any:
-    """Return the rate as the server takes it."""
-    if text is None or text == NO_RATE:
-        if burst is not None:
-            raise click.UsageError("--burst belongs to --rate: --rate 100/1m --burst 5")
-        return text
-    limit, slash, per = text.partition("/")
-    if not slash or not (limit.isascii() and limit.isdecimal()):
-        raise click.UsageError(f"--rate must be as 100/1m, or none, not {text!r}")
-    return {"limit": int(limit), "per": per, **({} if burst is None else {"burst": burst})}
 
 
 def _weights(given: Sequence[str]) -> dict[str, int] | None:

@@ -22,7 +22,8 @@ ATTEMPTS: Final = (
     Column("LATE", 7, right=True),
     Column("HOW", whole=True),
 )
-ENDS: Final = {"DEAD": "parked", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
+PASSES: Final = {"POOL_RATE": "its turn comes", "POOL_COOLING": "the pool has cooled"}
+ENDS: Final = {"DEAD": "parked", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends", **PASSES}
 """The words before the instant of a reason; `until` for others."""
 
 

@@ -23,6 +23,7 @@ from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.validation import OPTIONS
 from tocsin.dispatch.job_options import MEMBERS
+from tocsin.dispatch.rate import Rate
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, SettingsError
 
@@ -106,7 +107,7 @@ def test_every_option_of_a_job_comes_over() -> None:
         "id": "mine", "on_conflict": "replace", "pool": "p", "max_concurrency": 3, "priority": -2,
         "retry": Retry(max_retries=1, jitter=0.5), "timeout_ms": 5_000, "expires_at": AT + timedelta(days=1),
         "shard_key": "s", "labels": ["a", "b"], "initiator": "ann", "keep_result": "1h",
-        "throttle": "1m", "on_throttle": "merge",
+        "rate": Rate(5, "1m", 2), "throttle": "1m", "on_throttle": "merge",
         "then": [Job(path="a:next", args=AT, after="5m", options={"queue": "q", "then": [Job(workflow="w")]})],
         "on_dead": [Job(path="a:gone", options={"queue": "q", "on_dead": [Job(workflow="w")]})],
     }  # fmt: skip
