@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import lru_cache
 from importlib.metadata import version
@@ -20,7 +21,8 @@ from tocsin.actors.host_options import (
     check_target,
     has_origin,
     signer_of,
-    transport_of,
+    to_named,
+    transports_of,
 )
 from tocsin.actors.life import Life
 from tocsin.actors.own_actors import Stub, kinds_of
@@ -36,6 +38,7 @@ from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
+from tocsin.actors.scheduler.inflight.origins import NamedOrigin
 from tocsin.actors.scheduler.inflight.passes import Passes
 from tocsin.actors.scheduler.inflight.ticking import OnTick
 from tocsin.actors.scheduler.model.asked_by import in_python
@@ -58,6 +61,7 @@ from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
+from tocsin.dispatch.origin import Origin, check_origins
 from tocsin.dispatch.target import callback_url, origin_of
 from tocsin.dispatch.tracing import Tracers
 from tocsin.dispatch.transport import Transport
@@ -83,6 +87,7 @@ class ActorHost(Transferring):
         dispatcher: Dispatcher,
         *,
         has_origin: Callable[[], bool] | None,
+        named_origins: Mapping[str, NamedOrigin] | None = None,
         actors: Iterable[type[Actor]] = (),
         clock: Clock | None = None,
         random: Random | None = None,
@@ -116,10 +121,10 @@ class ActorHost(Transferring):
         if shared is not None:
             clock = StoreClock(clock, lambda: shared.store_ms)
         self._service = SchedulerService(
-            dispatcher, clock, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight,
-            dead_retention_s=dead_retention_s, max_jobs=max_jobs, authorize_fire=authorize_fire,
-            occurrences_kept=occurrences_kept, timeout_ms=timeout_ms, on_tick=on_tick, on_dead=on_dead,
-            catalog=catalog, tracing=tracing, health_limits=limits_of(health_limits),
+            dispatcher, clock, has_origin=has_origin, named_origins=named_origins, lanes=lanes,
+            max_in_flight=max_in_flight, dead_retention_s=dead_retention_s, max_jobs=max_jobs,
+            authorize_fire=authorize_fire, occurrences_kept=occurrences_kept, timeout_ms=timeout_ms,
+            on_tick=on_tick, on_dead=on_dead, catalog=catalog, tracing=tracing, health_limits=limits_of(health_limits),
         )  # fmt: skip
         kinds = kinds_of({**self._service.kinds, Pulse.kind: Kind(Pulse)}, actors)
         self.runtime = Host(
@@ -146,6 +151,7 @@ class ActorHost(Transferring):
         *,
         residency: Mapping[str, str] | None = None,
         origin: str | Callable[[], str | None] | None = None,
+        origins: Mapping[str, Origin] | None = None,
         callback_path: str = DEFAULT_PATH,
         secrets: Secrets | Callable[[], Secrets] = (),
         insecure: bool = False,
@@ -164,7 +170,8 @@ class ActorHost(Transferring):
         nor `secrets`. Both may be callables, which are called for each callback and should be quick. An origin is
         checked here and at each use; while a callable gives a wrong one, jobs wait, uncharged. While a callable gives
         wrong `secrets`, the last good ones stay in force; the first must be good. Without secrets the origin must be
-        loopback, and `insecure=True` must be given.
+        loopback, and `insecure=True` must be given. `origins` are further ones by name, each an `Origin` with its own
+        secrets, circuit and lanes, which jobs ask for by the option `origin` (docs/origins.md).
         `authorize_fire(job)`, sync or async, is asked before each attempt: False parks the job as dead (`blocked`).
         `on_tick(covered_until, lateness)`, sync or async, is called after each pass over the schedules of an instance
         in which nothing failed: all their slots up to `covered_until` (epoch ms) are decided and on disk, the latest of
@@ -192,18 +199,24 @@ class ActorHost(Transferring):
         first = origin_of(origin) if callable(origin) else origin
         if first is not None:
             check_target(callback_url(first, callback_path), signed=signer() is not None, insecure=insecure)
-        transport = transport_of(transport, ca_file, options)
+        transport_to = transports_of(transport, ca_file, options)
         signing = signer if signer.may_change else signer()
         dispatcher = Dispatcher(
-            transport, signing, origin, path=callback_path, random=random, version=version("tocsin")
+            transport_to(), signing, origin, path=callback_path, random=random, version=version("tocsin")
         )
+        named = check_origins({} if origins is None else origins)
         door = door_of(store, provider, share, options.get("dispatch", True))
         network = network_at(peer_address, provider)
         configured = {"origin": origin, "callback_path": callback_path, "secrets": secrets, **options}
+        if named:
+            configured["origins"] = {name: asdict(one) for name, one in named.items()}
         return cls(
             provider,
             dispatcher,
             has_origin=None if isinstance(origin, str) else lambda: has_origin(read_origin),
+            named_origins={
+                name: to_named(name, one, transport_to, random, insecure=insecure) for name, one in named.items()
+            },
             clock=clock,
             random=random,
             sharing=sharing_through(door, clock, random, configured),

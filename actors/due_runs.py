@@ -47,7 +47,8 @@ class DueRuns:
         if self.check is not None:
             await self.check()
         tally, dead, time_over = Counter[Verdict](), service.deaths.noted, False
-        service.permits.tallies.append(tally)
+        company = service.origins.company
+        company.tallies.append(tally)
         self._begin()
         try:
             try:
@@ -61,7 +62,7 @@ class DueRuns:
             )
             return _told(tally, service.deaths.noted - dead, left, self._of_host(), self._next_due())
         finally:
-            service.permits.tallies = [one for one in service.permits.tallies if one is not tally]
+            company.tallies = [one for one in company.tallies if one is not tally]
             if not time_over:
                 self._end()
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from inspect import Parameter, signature
+from random import Random
 from typing import Any, Final
 
+from tocsin.actors.scheduler.inflight.origins import NamedOrigin
 from tocsin.actors.scheduler.model.validation import TIMEOUT_MS
 from tocsin.dispatch.certificates import CaFile, trusting
+from tocsin.dispatch.current import Current
+from tocsin.dispatch.dispatcher import Dispatcher
+from tocsin.dispatch.origin import Origin
 from tocsin.dispatch.signing import Signer
-from tocsin.dispatch.target import is_loopback, origin_of
+from tocsin.dispatch.target import callback_url, is_loopback, origin_of
 from tocsin.dispatch.transport import Transport
 from tocsin.dispatch.transports import NAMES, default_transport
 from tocsin.dispatch.words import kind_of, meant
@@ -17,7 +23,7 @@ from tocsin.errors import SettingsError
 
 Secrets = Sequence[str | bytes]
 """Each is `whsec_` and base64, or at least 24 raw bytes. All of them sign, the first one first."""
-MADE_HERE: Final = frozenset({"has_origin", "network", "sharing"})
+MADE_HERE: Final = frozenset({"has_origin", "named_origins", "network", "sharing"})
 """Parameters of a host that `open` makes of its own."""
 
 
@@ -42,17 +48,41 @@ def check_transport(name: str, transport: object) -> None:
         )
 
 
-def transport_of(transport: Transport | str | None, ca_file: CaFile | None, options: dict[str, Any]) -> Transport:
-    """Return what sends callbacks; a heartbeat that is wanted and has no transport gets one that trusts the same."""
+def transports_of(
+    transport: Transport | str | None, ca_file: CaFile | None, options: dict[str, Any]
+) -> Callable[[], Transport]:
+    """Return what makes a transport for each origin, or hands out the one that was given; a heartbeat that is wanted
+    and has no transport gets one that trusts the same."""
     if transport is not None and not isinstance(transport, str):
         check_transport("transport", transport)
         if ca_file is not None:
             raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
-        return transport
+        given = transport
+        return lambda: given
     trusted = None if ca_file is None else trusting(ca_file)
     if trusted is not None and options.get("heartbeat_url") and options.get("heartbeat_transport") is None:
         options["heartbeat_transport"] = default_transport(ssl_context=trusted)
-    return default_transport(transport, ssl_context=trusted)
+    name = transport
+    return lambda: default_transport(name, ssl_context=trusted)
+
+
+def to_named(
+    name: str, origin: Origin, transport_to: Callable[[], Transport], random: Random, *, insecure: bool
+) -> NamedOrigin:
+    """Make what sends to a named origin. SettingsError, which names it, for what cannot be used."""
+    try:
+        signer = Current("secrets", origin.secrets, signer_of)
+        first = origin_of(origin.url) if callable(origin.url) else origin.url
+        if first is not None:
+            url = callback_url(first, origin.callback_path)
+            check_target(url, signed=signer() is not None, insecure=insecure)
+    except SettingsError as error:
+        raise SettingsError(f"origins[{name!r}]: {error.message}") from None
+    signing = signer if signer.may_change else signer()
+    dispatcher = Dispatcher(
+        transport_to(), signing, origin.url, path=origin.callback_path, random=random, version=version("tocsin")
+    )
+    return NamedOrigin(dispatcher, origin.max_in_flight)
 
 
 def signer_of(secrets: Secrets) -> Signer | None:

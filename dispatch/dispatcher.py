@@ -83,7 +83,7 @@ class Dispatcher:
         path: str = DEFAULT_PATH,
         version: str | None = None,
     ) -> None:
-        self._transport, self._random = transport, random
+        self.transport, self._random = transport, random
         self._read_origin = origin if callable(origin) else None
         self._origin = None if callable(origin) else origin
         self._read_signer = signer if callable(signer) else None
@@ -109,7 +109,7 @@ class Dispatcher:
             signer = self._signer if self._read_signer is None else self._read_signer()
             url = self._url(signed=signer is not None)
             body = body_of(callback)
-            answer = await self._transport.post(
+            answer = await self.transport.post(
                 url,
                 self._headers(callback, body, now_ms, signer, sending),
                 body,
@@ -134,14 +134,14 @@ class Dispatcher:
 
     def tell_connections(self, tell: Callable[[], None]) -> None:
         """Let this be called for each connection that the transport makes, if it tells."""
-        tell_connections(self._transport, tell)
+        tell_connections(self.transport, tell)
 
     def open(self) -> None:
         """Let the transport connect, also again after `aclose`: a host may be entered twice."""
-        reopen(self._transport)
+        reopen(self.transport)
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        await self.transport.aclose()
 
     def _url(self, *, signed: bool) -> str:
         """Return where to send. Raise a SettingsError if there is no such place: no job is charged for that."""

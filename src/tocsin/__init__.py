@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.schedule_records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.job_context import JobContext as JobContext
+    from tocsin.dispatch.origin import Origin as Origin
     from tocsin.dispatch.pulled import Claimed as Claimed
     from tocsin.dispatch.pulled import Settlement as Settlement
     from tocsin.dispatch.pulled import WorkerInfo as WorkerInfo
@@ -121,6 +122,7 @@ _NAMES = {
     "dispatch.receiver.received": "Leased Received",
     "dispatch.receiver.receiver": "Receiver",
     "dispatch.receiver.sqlite_dedup": "SQLiteDedup",
+    "dispatch.origin": "Origin",
     "dispatch.rate": "Rate",
     "dispatch.retry": "Retry",
     "dispatch.signing": "Signer",

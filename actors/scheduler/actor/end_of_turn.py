@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.actor.watched import note_changes
 from tocsin.actors.scheduler.inflight.activity import MOST_NOTED
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.inflight.inflight import Inflight
+from tocsin.actors.scheduler.inflight.lanes_to import LanesTo
 from tocsin.actors.scheduler.model.counters import levels
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LEVELS, SOME
 from tocsin.actors.scheduler.schedules.apply_ends import apply_ends
@@ -62,7 +63,10 @@ class EndOfTurn:
             self._register(turn, given)
             more_to_pull = await self._serve(turn, given, full, in_order=True)
         outlook = state.lines.outlook(turn.now)
-        if fires := bool(outlook.ready or outlook.suspects or self._lanes.places):
+        fires = bool(outlook.ready or outlook.suspects or self._lanes.places)
+        if outlook.named or self._lanes.named:
+            fires = await self._fire_in_turn(turn, full)
+        elif fires:
             await self._fire(turn, outlook, full)
         if self._claims.waiting and (fires or more_to_pull or not waits):
             # Pools may have slots that callbacks have left.
@@ -131,45 +135,55 @@ class EndOfTurn:
 
     # ---- Callbacks -------------------------------------------------------------------------------
 
-    async def _fire(self, turn: Turn, outlook: Outlook, full: bool) -> None:
+    async def _fire_in_turn(self, turn: Turn, full: bool) -> bool:
+        """Claim callbacks to each origin that has some, or to which some stand in line; return whether one does."""
+        fired = False
+        for origin in turn.state.lines.in_turn(turn.now, self._lanes.named):
+            outlook = turn.state.lines.outlook(turn.now, origin)
+            if outlook.ready or outlook.suspects or self._lanes.to(origin).places:
+                await self._fire(turn, outlook, full, origin)
+                fired = True
+        return fired
+
+    async def _fire(self, turn: Turn, outlook: Outlook, full: bool, origin: str = "") -> None:
         """Claim as many callbacks as may start; if some cannot, stand in line for a permit. Suspects come first: they
         have a bounded share, and in a pool they would never find a slot that others leave."""
-        lanes = self._lanes
+        lanes = self._lanes.to(origin) if origin else self._lanes
         if full:  # the alarm looks again; nobody who stands in line needs to be woken
             lanes.leave(0, *LEVELS)
             return
         ready = outlook.ready
         if outlook.suspects:
-            await self._start_suspects(turn)
-            ready = turn.state.lines.outlook(turn.now).ready
+            await self._start_suspects(turn, lanes, origin)
+            ready = turn.state.lines.outlook(turn.now, origin).ready
         elif lanes.places:
             lanes.leave(ALONE, SOME)
         if ready:
             with lanes.take(CLAIMS_PER_TURN) as permits:
-                turn.ctx.if_lost(lanes.lost, permits.claims)
+                turn.ctx.if_lost(self._lanes.lost, permits.claims)
                 for n in range(CLAIM_ROUNDS):
                     if not permits.unused or not ready or (n and turn.is_full):  # at first, `claim` itself looks
                         break
-                    permits.use(await claim(turn, permits.unused))
-                    ready = turn.state.lines.outlook(turn.now).ready
-            turn.ctx.after_commit(lanes.launch, permits.claims, turn.began)
+                    permits.use(await claim(turn, permits.unused, origin))
+                    ready = turn.state.lines.outlook(turn.now, origin).ready
+            turn.ctx.after_commit(self._lanes.launch, permits.claims, turn.began)
         if lanes.places and not ready:
             lanes.leave(0)
 
-    async def _start_suspects(self, turn: Turn) -> None:
-        lanes, lines = self._lanes, turn.state.lines
+    async def _start_suspects(self, turn: Turn, lanes: LanesTo, origin: str) -> None:
+        lines = turn.state.lines
         for level in LEVELS:
             if turn.is_full:
                 break
             if level == SOME and lanes.waits_for_room:
                 continue
-            if waiting := sum(bucket.count for bucket in lines.suspects_ready(turn.now, level)):
+            if waiting := sum(bucket.count for bucket in lines.suspects_ready(turn.now, level, origin)):
                 with lanes.take(min(waiting, CLAIMS_PER_TURN), level) as permits:
-                    turn.ctx.if_lost(lanes.lost, permits.claims)
+                    turn.ctx.if_lost(self._lanes.lost, permits.claims)
                     if permits.unused:
-                        permits.use(await claim_suspects(turn, level, permits.unused))
-                turn.ctx.after_commit(lanes.launch, permits.claims, turn.began)
-        ready = lines.outlook(turn.now).suspects
+                        permits.use(await claim_suspects(turn, level, permits.unused, origin))
+                turn.ctx.after_commit(self._lanes.launch, permits.claims, turn.began)
+        ready = lines.outlook(turn.now, origin).suspects
         if ALONE not in ready:
             lanes.leave(ALONE)
         if not ready & {FEW, SOME}:
@@ -186,7 +200,7 @@ class EndOfTurn:
         # A live attempt's lease is renewed a little before it ends.
         renew_at = end[0] - RENEW_BEFORE_MS if end and end[1] in lanes.live else end and end[0]
         again = now + FULL_RETRY_MS if full else now
-        due = outlook.ready or bool(outlook.suspects)
+        due = outlook.ready or bool(outlook.suspects or outlook.named)
         more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None
         more = more or (due and self._could_start(outlook))
         if state.clock is not None:
@@ -209,6 +223,9 @@ class EndOfTurn:
     def _could_start(self, outlook: Outlook) -> bool:
         """Return whether callbacks are left that another turn might start: nothing else will wake the scheduler for
         them."""
-        if outlook.ready and self._lanes.could_take():
+        lanes = self._lanes
+        if outlook.ready and lanes.could_take():
             return True
-        return any(self._lanes.could_take(level) for level in outlook.suspects)
+        if any(lanes.could_take(level) for level in outlook.suspects):
+            return True
+        return any(lanes.to(name).could_take(level) for name, levels in outlook.named.items() for level in levels)

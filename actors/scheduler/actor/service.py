@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,14 +23,13 @@ from tocsin.actors.scheduler.actor.stored_clocks import StoredClocks
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
-from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.inflight.elsewhere import Elsewhere
 from tocsin.actors.scheduler.inflight.feed import Feeds
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
+from tocsin.actors.scheduler.inflight.origins import NamedOrigin, Origins
 from tocsin.actors.scheduler.inflight.passes import LocalPasses
-from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
@@ -41,7 +40,6 @@ from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.names import KIND, actor_of
 from tocsin.actors.scheduler.model.rate_rows import RateRow
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
-from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.host_counts import Counting
 from tocsin.actors.scheduler.queries.host_health import HostHealth
@@ -73,8 +71,6 @@ class SchedulerService:
     random: Random
     elsewhere: Elsewhere | None = None
     """Reaches schedulers of other hosts of a shared store."""
-    origin_names: Collection[str] = ()
-    """The further origins that jobs of this host may name."""
     _shared: SharedProvider | None = None
     watch: StoreWatch | None = None
     """Looks at the hosts of a shared store."""
@@ -85,6 +81,7 @@ class SchedulerService:
         clock: Clock,
         *,
         has_origin: Callable[[], bool] | None,
+        named_origins: Mapping[str, NamedOrigin] | None = None,
         lanes: int = 64,
         max_in_flight: int = 256,
         dead_retention_s: float | None = 30 * 86_400,
@@ -98,7 +95,7 @@ class SchedulerService:
         tracing: bool | Tracers = True,
         health_limits: HealthLimits | None = None,
     ) -> None:
-        self.tracing = dispatcher.tracing = Tracing(tracing)
+        self.tracing = Tracing(tracing)
         self.has_origin = has_origin
         """None: callbacks always have somewhere to go."""
         kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
@@ -110,14 +107,16 @@ class SchedulerService:
         self.activities = Activities(clock.now_ms, clock.monotonic, self.clocks.names)
         self.counting = Counting(self.activities, lambda: self.host.provider, clock.now_ms)
         monotonic, now_ms = clock.monotonic, clock.now_ms
-        circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))
         failures = CallbackFailures(monotonic, now_ms)
-        dispatcher.tell_connections(circuit.connected)
-        self.permits = Permits(max_in_flight, circuit, monotonic)
-        self._dispatcher = dispatcher
+        self.origins = origins = Origins(
+            dispatcher, named_origins or {}, max_in_flight, monotonic, now_ms,
+            lambda name, why, is_open: self.health.circuit_changed(name, why, is_open),
+        )  # fmt: skip
+        origins.trace(self.tracing)
+        self.permits = origins.own
         guard = None if authorize_fire is None else Guard(authorize_fire, monotonic, now_ms)
         self.catalog_check = CatalogCheck(catalog, monotonic)
-        self._sender = Sender(dispatcher, self.catalog_check, guard, failures, now_ms)
+        self._sender = Sender(origins.gates, self.catalog_check, guard, failures, now_ms)
         self.lanes_limit = lanes
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
         self._limits = Limits(dead_ms, max_jobs, occurrences_kept, timeout_ms)
@@ -131,9 +130,8 @@ class SchedulerService:
         self.feeds, self.passes = Feeds(monotonic, lambda: self.random), LocalPasses(monotonic)
         self.health = HostHealth(
             lambda: self.host,
-            circuit,
+            origins.gates,
             guard,
-            lambda: dispatcher.last_origin,
             lambda: [actor_of(name) for name, one in self._inflight.items() if one.lanes.busy],
             lambda: self._found(failures.broken),
             self._inflight_here,
@@ -159,7 +157,7 @@ class SchedulerService:
         if self.watch is not None:
             self.watch.begin()
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
-        self._dispatcher.open()
+        self.origins.open()
         self.activities.begin()
         self._inflight.clear()  # what an earlier run left serves nobody
         self.feeds.forget()
@@ -276,17 +274,20 @@ class SchedulerService:
         found = self._inflight.get(name)
         return (found.lanes.in_flight if found else 0), self.lanes_limit
 
-    def facts(self, name: str) -> Facts:
-        """Return what only this host knows of why a job waits."""
+    def facts(self, name: str, origin: str = "") -> Facts:
+        """Return what only this host knows of why a job waits that goes to this origin."""
         here = self.inflight(name)
-        lanes = here.lanes
+        lanes, permits = here.lanes.to(origin), self.origins.permits_of(origin)
         return Facts(
             lanes_limit=lanes.limit,
-            max_in_flight=self.permits.limit,
-            max_suspects=self.permits.suspects,
+            max_in_flight=permits.limit,
+            max_suspects=permits.suspects,
             hindrances=lanes.hindrances,
-            circuit=self.health.circuit_in_words(),
-            circuit_since=None if (broken := self.permits.circuit.broken) is None else broken.since,
+            circuit=self.health.circuit_in_words(origin),
+            circuit_since=None if (broken := permits.circuit.broken) is None else broken.since,
+            cools_until=permits.cools_until,
+            origin=origin,
+            of_origin=partial(self.facts, name),
             wall=self.clock.now_ms(),
             in_flight=lanes.in_flight,
             store_trouble=self.health.store_trouble(str(actor_of(name))),
@@ -299,14 +300,14 @@ class SchedulerService:
 
     def open_permits(self) -> None:
         """Let callbacks start, until `close_permits`."""
-        self.permits.closed = False
+        self.origins.company.closed = False
 
     def close_permits(self) -> None:
         """Start no callback any more. Schedulers that stand in line for one are rung when alarms are started again."""
-        self.permits.closed = True
+        self.origins.company.closed = True
         for name, one in list(self._inflight.items()):
-            if one.lanes.places:
-                one.lanes.leave(0, *LEVELS)
+            if one.lanes.stands_in_line:
+                one.lanes.leave_all()
                 self.host.alarms.set(actor_of(name), self.clock.now_ms())
 
     def only_waiting(self) -> set[asyncio.Task[None]]:
@@ -353,4 +354,4 @@ class SchedulerService:
             log.warning("the ends of some callbacks could not be stored: they are repeated when their leases end")
 
     async def aclose(self) -> None:
-        await self._dispatcher.aclose()
+        await self.origins.aclose()

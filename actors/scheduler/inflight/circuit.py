@@ -34,7 +34,7 @@ class Circuit:
         now_ms: Callable[[], int],
         changed: Callable[[Broken, bool], None] = lambda why, is_open: None,
     ) -> None:
-        self._monotonic, self._now_ms, self._changed = monotonic, now_ms, changed
+        self._monotonic, self.now_ms, self._changed = monotonic, now_ms, changed
         self.failures = 0
         """How many attempts in a row never connected. While there are none, an answer changes nothing here."""
         self._next_probe = 0.0
@@ -45,7 +45,7 @@ class Circuit:
     def connected(self) -> None:
         """Note that a connection was made. It tells people; only an answer closes the circuit."""
         if self.broken is not None and self.reached_at is None:
-            self.reached_at = self._now_ms()
+            self.reached_at = self.now_ms()
 
     def note(self, outcome: AttemptOutcome) -> None:
         """Note how an attempt ended. After an answer, or a probe that was not sent, the next one may go at once."""
@@ -68,7 +68,7 @@ class Circuit:
             self.broken = Broken(code, message, self.broken.since)
         elif self.failures >= OPENS_AFTER:
             self._next_probe = self._monotonic() + PROBE_EVERY_S
-            self.broken = Broken(code, message, self._now_ms())
+            self.broken = Broken(code, message, self.now_ms())
             self._changed(self.broken, True)
 
     def wait_s(self) -> float:

@@ -22,7 +22,6 @@ from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.names import actor_of
-from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import Complete
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
@@ -79,7 +78,7 @@ class Inflight:
     def refuse(self, error: TocsinError) -> None:
         """Send whoever waits elsewhere: another host has the scheduler, or gets it. Callbacks in flight go on, and it
         may come back."""
-        self.lanes.leave(0, *LEVELS)
+        self.lanes.leave_all()
         self.waiting_claims.refuse(error)
         self.result_waiters.refuse(error)
         if self.feed is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.inflight.activity import CALLBACK, Activities, Attempts
+from tocsin.actors.scheduler.inflight.lanes_to import LanesTo, LanesToNamed
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim
@@ -25,7 +26,6 @@ log = logging.getLogger("tocsin.scheduler")
 
 Send = Callable[[Claim, str], Awaitable[AttemptOutcome]]
 """Sends one attempt of a job of the named instance, and returns how it ended."""
-LANES_FULL = "LANES_FULL"
 SETTLE_AT_ONCE = 256
 SETTLE_RETRY_S = (0.05, 5.0)
 WAKE_RETRY_S = 1.0
@@ -49,32 +49,14 @@ class Owner(Protocol):
         ...
 
 
-class Permitted:
-    """Leave to start so many jobs of one level: a `with` block, at whose end the permits that were not used go back."""
-
-    __slots__ = "_lanes", "_level", "claims", "unused"
-
-    def __init__(self, lanes: Lanes, jobs: int, level: int) -> None:
-        self.unused = jobs
-        self.claims: list[Claim] = []
-        self._lanes, self._level = lanes, level
-
-    def __enter__(self) -> Permitted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.unused:
-            self._lanes.give_back(self.unused, self._level)
-
-    def use(self, claims: Sequence[Claim]) -> None:
-        """Start these jobs once their turn is durable. `Lanes.lost` takes it back if the turn is lost."""
-        self._lanes.live.update([claim.token for claim in claims])
-        self.claims.extend(claims)
-        self.unused -= len(claims)
+NONE_NAMED: Final[Mapping[str, LanesToNamed]] = {}
 
 
-class Lanes:
-    """The lanes of one scheduler on this host."""
+class Lanes(LanesTo):
+    """The lanes of one scheduler on this host: those to the host's own origin, and to each one with a name."""
+
+    named: Mapping[str, LanesToNamed] = NONE_NAMED
+    """By the name of the origin, once they were needed."""
 
     def __init__(
         self,
@@ -91,10 +73,8 @@ class Lanes:
         self.limit = limit
         self.in_flight = 0
         self.places = 0
-        """In how many lines for permits this scheduler stands; kept by `Permits`."""
         self.stopping = False
         self.launched = float("-inf")
-        """When an attempt was last started, monotonic seconds."""
         self.now = monotonic
         self.live: set[str] = set()
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
@@ -118,56 +98,36 @@ class Lanes:
     def busy(self) -> bool:
         """Return whether this scheduler is needed for attempts: those that are live, and those it stands in line
         for."""
-        return bool(self.live or self._finished or self._waking or self.places)
-
-    def take(self, most: int, level: int = 0) -> Permitted:
-        """Take permits for up to `most` new attempts of jobs of this level, as a `with` block in which to claim.
-
-        Where there are fewer, this scheduler stands in line and is woken when it may have more.
-        """
-        room = min(self.limit - self.in_flight, most)
-        if self.stopping or room <= 0 or self._permits.closed:
-            self.leave(level)  # it would block the line: a lane that frees claims again, or an alarm does
-            return Permitted(self, 0, level)
-        got = self._permits.take(self, room, level)
-        self.in_flight += got
-        return Permitted(self, got, level)
-
-    def give_back(self, count: int, level: int) -> None:
-        """Return permits that were taken for this level and not used."""
-        self.in_flight -= count
-        self._permits.give(count, level)
-
-    def hindrances(self, level: int) -> list[str]:
-        """Say why no more callbacks of this scheduler and level start now; none: one may."""
-        found = [LANES_FULL] if self.in_flight >= self.limit else []
-        host = self._permits.hindrance(level)
-        return found if host is None else [*found, host]
-
-    def could_take(self, level: int = 0) -> bool:
-        """Return whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
-        if self.stopping or self.in_flight >= self.limit:
-            return False
-        if self._permits.closed:
-            return True  # by the alarm, which rings when they are opened
-        return not self.places or not self._permits.waits(self, level)
+        if self.live or self._finished or self._waking or self.places:
+            return True
+        return bool(self.named) and self.stands_in_line
 
     @property
-    def waits_for_room(self) -> bool:
-        """Return whether room is being made for a suspect of the second level."""
-        return self.places > 0 and self._permits.waits_for_room(self)
+    def stands_in_line(self) -> bool:
+        """Return whether this scheduler stands in line for permits of any origin."""
+        return self.places > 0 or any(one.places for one in self.named.values())
 
-    def leave(self, *levels: int) -> None:
-        """Stand in line no more for jobs of these levels: none is ready."""
-        for level in levels if self.places else ():
-            self._permits.leave(self, level)
+    def to(self, origin: str) -> LanesTo:
+        """Return the lanes to an origin; "" is the host's own."""
+        if not origin:
+            return self
+        found = self.named.get(origin)
+        if found is None:
+            permits = self._permits.company.of(origin)
+            found = LanesToNamed(permits, self.limit, self.live, self.wake, stopping=self.stopping)
+            self.named = {**self.named, origin: found}
+        return found
+
+    def leave_all(self) -> None:
+        """Stand in line no more, whatever is ready."""
+        for one in (self, *self.named.values()):
+            one.leave(0, *LEVELS)
 
     def lost(self, claims: Sequence[Claim]) -> None:
         """Forget claims whose turn or batch failed: nothing was sent, and their permits are free."""
         self.live.difference_update(claim.token for claim in claims)
-        self.in_flight -= len(claims)
         for claim in claims:
-            self._permits.give(1, claim.level)
+            self.to(claim.lease.origin).lost_one(claim.level)
         self._tell_all_settled()
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
@@ -175,8 +135,8 @@ class Lanes:
         if claims:
             late = [claim.lease.started - claim.lease.at.next_at for claim in claims]
             self._activities.note((self.instance, self.now(), Attempts(CALLBACK, late, claimed)))
-            self.launched = claimed
         for claim in claims:
+            self.to(claim.lease.origin).launched = claimed
             task = self._start_soon(self._attempt(claim, claimed))
             if not task.done():  # where the app's event loop starts tasks eagerly, one may have ended
                 self._running[claim.token] = task
@@ -232,14 +192,12 @@ class Lanes:
         if outcome.verdict not in UNSENT:
             self._took.append((self.now() - began) * 1000)
         self._running.pop(claim.token, None)
-        self.in_flight -= 1
+        lanes = self.to(claim.lease.origin)
+        lanes.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))
         if not self._settling:
             self._settle_soon()
-        if late:
-            self._permits.give(1, claim.level)  # nothing was tried that would tell of the origin
-        else:
-            self._permits.ended(outcome, claim.level)
+        lanes.ended(claim, outcome, sent=not late)
 
     def end(self, finished: AttemptResult) -> None:
         """Settle an attempt that had no lane: a worker was to get it, and may not."""
@@ -321,7 +279,6 @@ class Lanes:
         self._settle_soon()
 
     def wake(self) -> None:
-        """Claim again: a permit is free and it is this scheduler's turn."""
         if not self._waking:
             self._waking = True
             self._owner.post(ClaimMore()).add_done_callback(self._woken)
@@ -329,7 +286,7 @@ class Lanes:
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False
         if not done.cancelled() and (error := done.exception()) is not None:
-            self.leave(0, *LEVELS)  # or others would wait behind a scheduler that does not take its turn
+            self.leave_all()  # or others would wait behind a scheduler that does not take its turn
             if isinstance(error, (HostClosedError, StoreLocked)):
                 return  # another host claims its jobs
             asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
@@ -338,8 +295,9 @@ class Lanes:
 
     def stop_claiming(self) -> None:
         """Claim nothing more."""
-        self.stopping = True
-        self.leave(0, *LEVELS)
+        for one in (self, *self.named.values()):
+            one.stopping = True
+        self.leave_all()
 
     def running(self) -> list[asyncio.Task[None]]:
         """List the tasks of attempts that are under way."""

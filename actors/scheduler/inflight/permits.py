@@ -1,7 +1,8 @@
-"""Permits: how many callbacks a host has in flight, shared round-robin.
+"""Permits: how many callbacks a host has in flight to one origin, shared round-robin.
 
 While the circuit of the origin is open nobody gets a permit but one probe every five seconds; due jobs wait without
-being rewritten. Suspects (`suspects`) share an eighth of the permits; one that must run alone gets all of them.
+being rewritten. While it cools (`cool`) nobody gets one. Suspects (`suspects`) share an eighth of the permits; one that
+must run alone gets all of them, and those of all other origins are held back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, Protocol
 
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.holding import Hold
+from tocsin.actors.scheduler.model.health import ORIGIN_COOLING, ORIGIN_NOT_CONFIGURED
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME
 from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
@@ -23,6 +25,8 @@ HOST_HELD: Final = "HOST_HELD"
 NOT_DISPATCHING: Final = "NOT_DISPATCHING"
 HOST_FULL: Final = "HOST_FULL"
 SUSPECTS_FULL: Final = "SUSPECTS_FULL"
+COOLED_MOST_S: Final = 3_600.0
+"""No origin cools for longer, whatever it asks for."""
 
 
 class Taker(Protocol):
@@ -40,18 +44,50 @@ Line = OrderedDict[Taker, int]
 """Takers in the order of their turns, each with the level of the jobs it has."""
 
 
-class Permits:
-    """The permits of one host: at most `limit` callbacks in flight."""
+class Company:
+    """What the permits of all origins of one host share."""
 
-    def __init__(self, limit: int, circuit: Circuit, monotonic: Callable[[], float]) -> None:
-        self.limit = limit
-        self.free = limit
-        self.circuit = circuit
+    def __init__(self, monotonic: Callable[[], float]) -> None:
         self.closed = False
         """True if nothing may start, until whoever has closed it opens it: a host that dispatches only in `run_due`."""
         self.tallies: list[Counter[Verdict]] = []
         """Whoever counts how attempts end puts a counter here, and takes it away."""
         self.hold = Hold(monotonic)
+        self.all: list[Permits] = []
+        self._monotonic = monotonic
+        self._named: dict[str, Permits] = {}
+
+    def add(self, name: str, permits: Permits) -> None:
+        """Give a named origin its permits."""
+        self._named[name] = permits
+
+    def of(self, name: str) -> Permits:
+        """Return the permits of a named origin; there are none for one that this host does not know."""
+        found = self._named.get(name)
+        if found is None:
+            found = self._named[name] = Permits(0, Circuit(self._monotonic, lambda: 0), self._monotonic, self)
+        return found
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no callback is in flight."""
+        return all(one.free == one.limit for one in self.all)
+
+
+class Permits:
+    """The permits of one origin: at most `limit` callbacks in flight. Without any it is one that the host has not."""
+
+    _cools_until = 0.0
+
+    def __init__(
+        self, limit: int, circuit: Circuit, monotonic: Callable[[], float], company: Company | None = None
+    ) -> None:
+        self.limit = limit
+        self.free = limit
+        self.circuit = circuit
+        self.company = company or Company(monotonic)
+        self.company.all.append(self)
+        self.hold = self.company.hold
         self.suspects = self._room = max(1, limit // PART_OF_SUSPECTS)
         self._monotonic = monotonic
         self._plain: Line = OrderedDict()
@@ -68,23 +104,51 @@ class Permits:
         """Say why no more callbacks of jobs of this level start now; None: one may. The one place that decides it."""
         if self.closed:
             return NOT_DISPATCHING
+        if not self.limit:
+            return ORIGIN_NOT_CONFIGURED
+        if self._cools_until and self.cools_s():
+            return ORIGIN_COOLING
         if self.circuit.broken is not None:
             return CIRCUIT_OPEN  # but for a probe
         if level == ALONE:
-            return HOST_HELD if self.hold.rests or self.free < self.limit else None
+            return HOST_HELD if self.hold.rests or not self.company.is_idle else None
         if self._is_held():
             return HOST_HELD
         if level and self._room < self._cost(level):
             return SUSPECTS_FULL
         return HOST_FULL if self._spare(level) <= 0 else None
 
+    @property
+    def closed(self) -> bool:
+        """Return whether nothing may start: the host dispatches only in `run_due`, or has no such origin."""
+        return self.company.closed
+
+    def cool(self, until: int) -> None:
+        """Let nothing start before this instant, epoch ms of the host: the origin asked for that. An hour at most, and
+        an earlier end than one that was asked for before changes nothing."""
+        wait_s = min((until - self.circuit.now_ms()) / 1000, COOLED_MOST_S)
+        self._cools_until = max(self._cools_until, self._monotonic() + wait_s)
+        self._wake_first()
+
+    @property
+    def cools_until(self) -> int | None:
+        """Return the instant until which the origin cools, epoch ms; None: it does not."""
+        left = self.cools_s()
+        return self.circuit.now_ms() + round(left * 1000) if left else None
+
+    def cools_s(self) -> float:
+        """Return the seconds for which the origin still cools."""
+        return max(self._cools_until - self._monotonic(), 0.0) if self._cools_until else 0.0
+
     def _is_held(self) -> bool:
         """Return whether nobody may start but the job that the host is held for."""
         return self.hold.since is not None and self.hold.on
 
     def _probe_in_s(self) -> float:
-        """Return the seconds until one callback may be sent though the circuit is open; 0 while it is closed."""
-        return 0.0 if self.circuit.broken is None else self.circuit.wait_s()
+        """Return the seconds until a callback may be sent, as far as the origin lets it: one though the circuit is
+        open, or the first after it has cooled."""
+        waits = 0.0 if self.circuit.broken is None else self.circuit.wait_s()
+        return max(waits, self.cools_s()) if self._cools_until else waits
 
     def _spare(self, level: int) -> int:
         """Count the permits for jobs of this level. One is left to a suspect that may start, once others have had their
@@ -138,12 +202,14 @@ class Permits:
         line = self._alone
         first = not line or next(iter(line)) is taker
         if first and not self.hold.rests and not self.hold.running and not self._probe_in_s():
-            if self.free == self.limit:
+            if self.company.is_idle:
                 self._remove(taker, line)
                 if self.circuit.broken is not None:
                     self.circuit.probe()
                 self.hold.run()
                 self.free = 0
+                self.company.all.remove(self)  # the others come first next time
+                self.company.all.append(self)
                 return 1
             self.hold.begin()
         self._join(taker, line, ALONE)
@@ -159,13 +225,13 @@ class Permits:
         else:
             self.free += count
             self._room += count * self._cost(level) if level else 0
-        self._wake_first()
+        self._wake(everybody=level == ALONE or self.hold.since is not None)
 
     def ended(self, outcome: AttemptOutcome, level: int) -> None:
         """Note how an attempt of this level ended, and take its permit back: the circuit may open or close."""
         if self.circuit.failures or outcome.verdict is Verdict.UNREACHABLE:
             self.circuit.note(outcome)
-        for tally in self.tallies:
+        for tally in self.company.tallies:
             tally[outcome.verdict] += 1
         self.give(1, level)
 
@@ -174,9 +240,10 @@ class Permits:
         line = self._lines[level]
         if taker in line:
             self._remove(taker, line)
-            if line is self._alone and not line and not self.hold.running:
+            ends = line is self._alone and not any(one._alone for one in self.company.all) and not self.hold.running
+            if ends:
                 self.hold.end()
-            self._wake_first()
+            self._wake(everybody=ends)
 
     def waits(self, taker: Taker, level: int = 0) -> bool:
         """Return whether this scheduler stands in line for jobs of this level."""
@@ -198,6 +265,14 @@ class Permits:
 
     # ---- Waking ----------------------------------------------------------------------------------
 
+    def _wake(self, *, everybody: bool) -> None:
+        """Wake whoever may start now; of all origins, where that was one hold for all of them."""
+        if everybody and len(self.company.all) > 1:
+            for one in tuple(self.company.all):
+                one._wake_first()
+        else:
+            self._wake_first()
+
     def _wake_first(self) -> None:
         """Wake whoever is first of each kind and may start now."""
         if not (self._plain or self._apart or self._alone):
@@ -209,7 +284,7 @@ class Permits:
             return
         waits, held = self._probe_in_s(), self._is_held()
         may_hold = self._alone and not self.hold.rests and not self.hold.running and not waits
-        if may_hold and (self.free == self.limit or not held):
+        if may_hold and (not held or self.company.is_idle):
             next(iter(self._alone)).wake()
         if not held and self.free > 0 and not waits:
             if self._first_fits() and self._spare(SOME) > 0:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from tocsin.actors.scheduler.inflight.authorize import Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
+from tocsin.actors.scheduler.inflight.origins import Gate
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.state.turn import LEASE_MARGIN_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.dispatch.callback import AttemptOutcome, Callback, Occurrence, Verdict
-from tocsin.dispatch.dispatcher import Dispatcher
+from tocsin.dispatch.dispatcher import ORIGIN_NOT_CONFIGURED
 from tocsin.dispatch.job_options import handler_options
 
 PULL_RULE_MS: Final = 10_000
@@ -26,13 +27,13 @@ class Sender:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        gates: Mapping[str, Gate],
         catalog: CatalogCheck,
         guard: Guard | None,
         failures: CallbackFailures,
         now_ms: Callable[[], int],
     ) -> None:
-        self._dispatcher, self._guard, self._failures, self._now_ms = dispatcher, guard, failures, now_ms
+        self._gates, self._guard, self._failures, self._now_ms = gates, guard, failures, now_ms
         self._catalog = catalog if catalog.given else None
         self.asks_first = self._catalog is not None or guard is not None
         """True if an attempt may be refused before it is sent, or before a worker gets its job."""
@@ -50,7 +51,11 @@ class Sender:
             if isinstance(answer, AttemptOutcome):
                 return answer
             callback = msgspec.structs.replace(callback, timeout_ms=callback.timeout_ms - answer)
-        outcome = await self._dispatcher.attempt(callback, now_ms=self._now_ms())
+        gate = self._gates.get(claim.lease.origin)
+        if gate is None:
+            said = f"this host has no origin {claim.lease.origin!r}"
+            return AttemptOutcome(Verdict.UNREACHABLE, said, code=ORIGIN_NOT_CONFIGURED)
+        outcome = await gate.dispatcher.attempt(callback, now_ms=self._now_ms())
         if self._failures.watching or outcome.verdict is not Verdict.DONE:
             job = claim.job
             self._failures.note(f"{instance}/{job.id}", job.function_path or job.workflow or "", outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow, state_of
-from tocsin.actors.scheduler.model.line_names import queue_in
+from tocsin.actors.scheduler.model.line_names import origin_in, queue_in
 from tocsin.actors.scheduler.model.records import ClockState
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.why import Facts
@@ -35,7 +35,9 @@ async def _waits_for(view: StoreView, row: ClockRow, facts: Facts) -> str | None
     due = await query.due_by_line(view, lines, row.at)
     if facts.store_trouble is not None and due:
         return f"nothing new is started: {facts.store_trouble}"
-    if facts.circuit is not None and any(not queue_in(queue) for _, queue in due):
-        return facts.circuit
+    for origin in sorted({origin_in(line) for _, line in due if not queue_in(line)}):
+        of_origin = facts.of_origin(origin) if origin else facts
+        if of_origin.circuit is not None:
+            return of_origin.circuit
     queues = sorted({queue_in(queue) for _, queue in due if queue_in(queue)})
     return f"jobs of queue {queues[0]} wait for a worker, but not for long" if queues else None

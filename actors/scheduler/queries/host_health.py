@@ -11,8 +11,10 @@ from typing import Any, Final, Protocol
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.inflight.authorize import Guard
-from tocsin.actors.scheduler.inflight.circuit import PROBE_EVERY_S, Broken, Circuit
-from tocsin.actors.scheduler.inflight.lanes import LANES_FULL, Lanes
+from tocsin.actors.scheduler.inflight.circuit import PROBE_EVERY_S, Broken
+from tocsin.actors.scheduler.inflight.lanes import Lanes
+from tocsin.actors.scheduler.inflight.lanes_to import LANES_FULL
+from tocsin.actors.scheduler.inflight.origins import Gate
 from tocsin.actors.scheduler.inflight.permits import HOST_FULL
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model import health
@@ -23,6 +25,7 @@ from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import HealthReason
 from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.actors.scheduler.queries.origin_words import causes, in_words, what_fails
 from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
 from tocsin.dispatch.durations import span
 from tocsin.errors import StoreError
@@ -68,9 +71,8 @@ class HostHealth:
     def __init__(
         self,
         host: Callable[[], Host],
-        circuit: Circuit,
+        gates: Mapping[str, Gate],
         guard: Guard | None,
-        last_origin: Callable[[], str | None],
         busy: Callable[[], Iterable[ActorId]],
         found: Callable[[], Iterable[health.Cause]],
         here: Callable[[], Mapping[str, Here]],
@@ -80,9 +82,8 @@ class HostHealth:
         limits: HealthLimits,
         start_soon: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._host, self._circuit, self._guard = host, circuit, guard
-        self._last_origin, self._busy = last_origin, busy
-        self._found, self._start_soon = found, start_soon
+        self._host, self._gates, self._guard = host, gates, guard
+        self._busy, self._found, self._start_soon = busy, found, start_soon
         self._here, self._has_origin, self.limits = here, has_origin, limits
         self._dying, self._growing = dying, growing
         self._looked_at = self._began = float("-inf")
@@ -154,6 +155,7 @@ class HostHealth:
             late_ms = min(standing.late_ms, int((host.clock.monotonic() - self._began) * 1000))
             if late_ms and (late := _late(late_ms, idle_ms, bool(hindrances), limits.late_s)) is not None:
                 yield late
+        yield from self._to_named(standing.to_named, lanes)
         if standing.queue_late_ms >= limits.queue_late_s * 1000:
             claims = 0 if here is None else here.waiting_claims.waiting_for(standing.queue)
             whom = f"{claims} claims wait for it" if claims else "no worker waits for it"
@@ -162,6 +164,24 @@ class HostHealth:
         if standing.leases_over and moved_to(summary.instance) is None:  # else they left with their jobs
             said = f"{standing.leases_over:,} leases ended over a minute ago and their jobs were not taken up again"
             yield health.Cause(health.LEASES_OVER, f"{said}: see the log, and restart this host if nothing moves")
+
+    def _to_named(self, late: Mapping[str, int], lanes: Lanes | None) -> Iterator[health.Cause]:
+        """Say of callbacks to named origins that they have nowhere to go, or are late though they could start."""
+        clock = self._host().clock
+        if unknown := sorted(late.keys() - self._gates.keys()):
+            said = f"callbacks are due for the origin {unknown[0]}, which this host has not: open it with origins="
+            yield health.Cause(health.ORIGIN_NOT_CONFIGURED, f"{said} (a server: [origins.{unknown[0]}])")
+        for name in sorted(late.keys() & self._gates.keys()):
+            to = None if lanes is None else lanes.to(name)
+            hindrances = [] if to is None else to.hindrances(0)
+            if set(hindrances) - BUSY:
+                continue
+            launched = self._began if to is None else max(to.launched, self._began)
+            idle_ms, up_ms = ((clock.monotonic() - since) * 1000 for since in (launched, self._began))
+            found = _late(min(late[name], int(up_ms)), int(idle_ms), bool(hindrances), self.limits.late_s)
+            if late[name] and found is not None:
+                yield health.Cause(found.code, f"origin {name}: {found.message}")
+                return
 
     def _of_counts(self, name: str, summary: query.Summary) -> Iterator[health.Cause]:
         """Say that one scheduler has more dead jobs than it should, or jobs that are kept apart."""
@@ -204,16 +224,10 @@ class HostHealth:
     was_in_trouble = False
     _trouble_since: int | None = None
 
-    def circuit_in_words(self) -> str | None:
-        """Say why the circuit is open; None: it is closed."""
-        broken, reached_at = self._circuit.broken, self._circuit.reached_at
-        if broken is None:
-            return None
-        if broken.code != health.ORIGIN_UNREACHABLE or reached_at is None:
-            return f"{self._what_fails(broken)}: {broken.message}"
-        waited = span(max(0, self._host().clock.now_ms() - reached_at))
-        again = f"the origin {self._last_origin() or '(none)'} is reached again"
-        return f"{again}, and its first answer is waited for since {waited} (before: {broken.message})"
+    def circuit_in_words(self, origin: str = "") -> str | None:
+        """Say why the circuit of an origin is open; None: it is closed."""
+        gate = self._gates.get(origin)
+        return None if gate is None else in_words(gate, self._host().clock.now_ms())
 
     def _of_stores(self, actor: str | None) -> Iterator[health.Cause]:
         """Say which stores are in trouble: all of them, or that of one actor."""
@@ -234,10 +248,8 @@ class HostHealth:
             yield health.Cause(
                 health.HOST_STOPPING, "the host stops, or its store does not tell which alarms there are"
             )
-        broken = self._circuit.broken
-        if broken is not None:
-            said = f"{self.circuit_in_words()}; callbacks wait, and one every {PROBE_EVERY_S:.0f} s is tried"
-            yield health.Cause(broken.code, said, broken.since)
+        yield from self._of_origins()
+        broken = self._gates[""].circuit.broken
         rule = None if self._guard is None else self._guard.broken
         if rule is not None and (broken is None or broken.code != health.AUTHORIZE_FIRE_FAILING):
             yield health.Cause(health.AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
@@ -251,6 +263,16 @@ class HostHealth:
             yield health.Cause(health.LOOP_LAGS, f"{said}: code of this process blocks it, or it has too little CPU")
         yield from self._found()
 
+    def _of_origins(self) -> Iterator[health.Cause]:
+        """Say which origins are away or cool, once for each code: the host's own first, then by name."""
+        now, said = self._host().clock.now_ms(), dict[str, list[health.Cause]]()
+        for name in sorted(self._gates):
+            for one in causes(self._gates[name], now):
+                said.setdefault(one.code, []).append(one)
+        for code, found in said.items():
+            since = [one.since for one in found if one.since is not None]
+            yield health.Cause(code, "; ".join(one.message for one in found), min(since, default=None))
+
     def _of_alarms(self) -> Iterator[health.Cause]:
         alarms = self._host().alarms
         if alarms.failing:
@@ -259,22 +281,16 @@ class HostHealth:
             said = f"the alarms of {whose}"
             yield health.Cause(health.ALARM_FAILING, said, alarms.failing_since)
 
-    def _what_fails(self, broken: Broken) -> str:
-        if broken.code == health.ORIGIN_UNREACHABLE:
-            return f"the origin {self._last_origin() or '(none)'} cannot be reached"
-        return "callbacks cannot be sent"
-
     # ---- What the log says -----------------------------------------------------------------------
 
-    def circuit_changed(self, broken: Broken, is_open: bool) -> None:
-        """Log one line when callbacks stop, and one when they go on."""
-        self._start_soon(self._tell(broken, is_open))
+    def circuit_changed(self, origin: str, broken: Broken, is_open: bool) -> None:
+        """Log one line when callbacks to an origin stop, and one when they go on."""
+        self._start_soon(self._tell(self._gates[origin], broken, is_open))
 
-    async def _tell(self, broken: Broken, is_open: bool) -> None:
-        origin = self._last_origin()
+    async def _tell(self, gate: Gate, broken: Broken, is_open: bool) -> None:
         jobs = ""
         try:
-            due = await self._due_callbacks()
+            due = await self._due_callbacks(gate.name)
             more = " or more" if due >= query.DUE_COUNTED else ""
             jobs = "1 callback is due" if due == 1 else f"{due:,} callbacks{more} are due"
         except StoreError:
@@ -284,17 +300,20 @@ class HostHealth:
             raise
         finally:
             if is_open:
-                what = f"{self._what_fails(broken)}: {broken.message}"
+                what = f"{what_fails(gate, broken)}: {broken.message}"
                 log.warning("%s. %s; one every %.0f s is tried until it answers", what, jobs, PROBE_EVERY_S)
             else:
                 away_s = (self._host().clock.now_ms() - broken.since) / 1000
-                log.warning("the origin %s answers again after %.0f s (%s). %s", origin, away_s, broken.message, jobs)
+                log.warning(
+                    "the origin %s answers again after %.0f s (%s). %s", gate.shown, away_s, broken.message, jobs
+                )
 
-    async def _due_callbacks(self) -> int:
-        """Count the due callbacks of schedulers that have some under way or waiting for a permit, up to a bound."""
+    async def _due_callbacks(self, origin: str) -> int:
+        """Count the due callbacks to an origin, of schedulers that have some under way or waiting for a permit, up to a
+        bound."""
         provider, now, due = self._host().provider, self._host().clock.now_ms(), 0
         for actor in list(islice(self._busy(), COUNTED)):
-            due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS)
+            due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS, origin)
         return due
 
 

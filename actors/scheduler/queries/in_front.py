@@ -31,12 +31,13 @@ async def in_front(view: StoreView, found: Found, now: int) -> int:
     return min(sum(len(rows) for rows in await view.scan_many(ranges)), COUNTED) if ranges else 0
 
 
-async def in_lanes(view: StoreView) -> Sequence[tuple[str, int]]:
-    """Return the jobs whose callbacks are on their way, and since when, the longest first; of 1,000 leases."""
+async def in_lanes(view: StoreView, origin: str) -> Sequence[tuple[str, int]]:
+    """Return the jobs whose callbacks are on their way to an origin, and since when, the longest first; of 1,000
+    leases."""
     rows = await view.scan(b"lease/", after(b"lease/"), limit=LEASES_READ)
     found = [
         (split_lease_key(key)[0], lease.started)
         for key, value in rows
-        if (lease := query.read(LeaseRow, key, value)) is not None and lease.kind == "fired"
+        if (lease := query.read(LeaseRow, key, value)) is not None and lease.kind == "fired" and lease.origin == origin
     ]
     return sorted(found, key=lambda one: (one[1], one[0]))

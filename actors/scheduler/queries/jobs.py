@@ -16,7 +16,7 @@ from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.flow_rows import PoolFlow
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.later_rows import LaterRow, later_key
-from tocsin.actors.scheduler.model.line_names import level_in, queue_in
+from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in
 from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.rate_rows import RateRow, cools_until, opens_at, rate_key
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
@@ -199,13 +199,14 @@ def buckets_of(lines: Sequence[Row]) -> Buckets:
     }
 
 
-async def due_callbacks(view: StoreView, until: int) -> int:
-    """Count the callbacks that are due by then or on their way, up to a bound."""
+async def due_callbacks(view: StoreView, until: int, origin: str = "") -> int:
+    """Count the callbacks to an origin that are due by then or on their way, up to a bound."""
     families = (b"lines/", b"lease/")
     lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
-    waiting = {name: bucket for name, bucket in buckets_of(lines).items() if not queue_in(name[1])}
+    base = ORIGIN + origin if origin else ""
+    waiting = {name: bucket for name, bucket in buckets_of(lines).items() if base_in(name[1]) == base}
     rows = (read(LeaseRow, key, value) for key, value in leases)
-    sent = sum(row is not None and row.kind == "fired" for row in rows)
+    sent = sum(row is not None and row.kind == "fired" and row.origin == origin for row in rows)
     return min((await due_in(view, waiting, until))[0] + sent, DUE_COUNTED)
 
 

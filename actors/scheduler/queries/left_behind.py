@@ -11,7 +11,7 @@ from tocsin.actors.scheduler.inflight.permits import NOT_DISPATCHING
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.due_run import FOR_WORKERS, JUST_DUE, TIME_OVER, LeftBehind
-from tocsin.actors.scheduler.model.line_names import level_in, queue_in
+from tocsin.actors.scheduler.model.line_names import level_in, origin_in, queue_in
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import META_COUNTERS
 from tocsin.actors.scheduler.queries import instances, why
@@ -80,7 +80,8 @@ async def _reasons(
         elif queue_in(queue):
             found = _of_queue(queue_in(queue), facts)
         else:
-            found = _of_callbacks(level_in(queue), facts, time_over)
+            origin = origin_in(queue)
+            found = _of_callbacks(level_in(queue), facts.of_origin(origin) if origin else facts, time_over)
         jobs[found] += count
     return [LeftBehind(code, message, count, name) for (code, message), count in jobs.items()]
 

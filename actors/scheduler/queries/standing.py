@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from tocsin.actors.scheduler.model.line_names import level_in, queue_in
+from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in
 from tocsin.actors.scheduler.model.rate_rows import RateRow, opens_at
 from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
 from tocsin.actors.scheduler.state.job_queues import slots_left
@@ -32,12 +32,15 @@ class Standing:
     """How long jobs of one scheduler are overdue that could start, ms, and how many leases are over."""
 
     late_ms: int = 0
-    """Of callbacks."""
+    """Of callbacks to the host's own origin."""
     queue: str = ""
     """The queue whose first job waits longest, and for how long that is due."""
     queue_late_ms: int = 0
     callbacks_due: bool = False
-    """True if any callback is due, whatever holds it, or is about to be tried again."""
+    """True if any callback to the host's own origin is due, whatever holds it, or is about to be tried again."""
+    to_named: Mapping[str, int] = field(default_factory=dict)
+    """For how long the first callback to each named origin is overdue, ms, of those that are due; 0 if it could not
+    start."""
     leases_over: int = 0
     """How many ended over a minute ago, by the wall clock, and are still there."""
 
@@ -56,18 +59,28 @@ def standing(
     """Work it out from rows of one snapshot."""
     held = Counter(lease.pool for lease in leases)
     late: dict[str, int] = {}
+    named: dict[str, int] = {}
     due = False
     for (pool, line, _), (waiting, first) in buckets.items():
-        queue = queue_in(line)
-        due = due or (not queue and waiting > 0 and first <= now + AGAIN_MS)
+        base = base_in(line)
+        due = due or (not base and waiting > 0 and first <= now + AGAIN_MS)
         if not waiting or first > now:
             continue
+        of_base = named if base.startswith(ORIGIN) else late
+        of_base.setdefault(base, 0)
         if not level_in(line) and (not pool or slots_left(row := pools.get(pool), held[pool])):
             opened = opens_at(row.flow, rates.get(pool)) if pool and row is not None else 0
-            late[queue] = max(late.get(queue, 0), now - max(first, opened))
+            of_base[base] = max(of_base[base], now - max(first, opened))
     if paused or is_test_clock:
-        late = {}
+        late, named = {}, {}
     callbacks = late.pop("", 0)
     queue = max(late, key=lambda name: (late[name], name), default="")
     over = sum(lease.until + OVER_FOR_MS <= wall for lease in leases)
-    return Standing(callbacks, queue, late.get(queue, 0), due and not paused and not is_test_clock, over)
+    return Standing(
+        callbacks,
+        queue,
+        late.get(queue, 0),
+        due and not paused and not is_test_clock,
+        {base[1:]: ms for base, ms in named.items()},
+        over,
+    )

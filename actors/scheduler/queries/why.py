@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from tocsin.actors.scheduler.inflight.lanes import LANES_FULL
+from tocsin.actors.scheduler.inflight.lanes_to import LANES_FULL
 from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, NOT_DISPATCHING, SUSPECTS_FULL
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
-from tocsin.actors.scheduler.model.health import code_of
+from tocsin.actors.scheduler.model.health import ORIGIN_COOLING, ORIGIN_NOT_CONFIGURED, code_of
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.moving import moved_to, moving_to
 from tocsin.actors.scheduler.model.records import By, ErrorInfo, Pool, Reason, Record, pause_of
@@ -54,6 +54,11 @@ class Facts:
     alarm_failures: int
     waiting_for: Callable[[str], int]
     """How many claims wait for a queue on this host."""
+    of_origin: Callable[[str], Facts]
+    """The facts for callbacks to a named origin."""
+    origin: str = ""
+    """The named origin of which lanes, permits and circuit are told; "" is the host's own."""
+    cools_until: int | None = None
 
 
 async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[Reason]:
@@ -66,6 +71,7 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
             )
         ]
     record, level = found.record(now), level_of(found.place)
+    facts = facts.of_origin(record.origin) if record.origin else facts
     if record.state == "dead":
         return [*_moves(await _instance(view)), await _dead(view, record)]
     if record.state == "running":
@@ -121,7 +127,7 @@ def _with_turn(one: Reason, pool: Pool, now: int) -> Reason:
 
 async def _in_lanes(view: StoreView, full: Reason, facts: Facts) -> Reason:
     """Say who has the lanes."""
-    found = await in_lanes(view)
+    found = await in_lanes(view, facts.origin)
     if not found:
         return full
     job, since = found[0]
@@ -297,16 +303,23 @@ def of_host(facts: Facts) -> list[Reason]:
 
 def of_callbacks(code: str, facts: Facts) -> Reason:
     """Say what holds up callbacks; pulled work goes on."""
+    cools_ms = (facts.cools_until or 0) - facts.wall + 999
+    to = f" to the origin {facts.origin}" if facts.origin else ""
+    named = f" {facts.origin}" if facts.origin else ""
     words = {
         NOT_DISPATCHING: "this host starts nothing by itself: it was opened with dispatch=False, call run_due()",
         CIRCUIT_OPEN: f"{facts.circuit}; one callback every 5 s is tried{_lasts(facts)}",
-        LANES_FULL: f"all {facts.lanes_limit} lanes of this scheduler are in use",
-        HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight are: {facts.in_flight} of this "
-        f"scheduler, {max(facts.max_in_flight - facts.in_flight, 0)} of others",
+        LANES_FULL: f"all {facts.lanes_limit} lanes of this scheduler{to} are in use",
+        HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight{to} are: {facts.in_flight} of "
+        f"this scheduler, {max(facts.max_in_flight - facts.in_flight, 0)} of others",
         HOST_HELD: "a job that four hosts were lost with runs alone on this host, or is about to; others go on then",
+        ORIGIN_NOT_CONFIGURED: f"this host has no origin {facts.origin!r}: open it with origins={{...}} (a server: "
+        f"[origins.{facts.origin}] in its settings)",
+        ORIGIN_COOLING: f"the origin{named} asked for no callbacks for {_span(cools_ms)} more",
         SUSPECTS_FULL: f"all {facts.max_suspects} places of this host for jobs that hosts were lost with are taken",
     }
-    return Reason(code, words[code], since=facts.circuit_since if code == CIRCUIT_OPEN else None)
+    since = facts.circuit_since if code == CIRCUIT_OPEN else None
+    return Reason(code, words[code], facts.cools_until if code == ORIGIN_COOLING else None, since=since)
 
 
 def _lasts(facts: Facts) -> str:

@@ -9,16 +9,18 @@ entry: it costs nothing until its pool changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from tocsin.actors.scheduler.model.line_names import level_in
+from tocsin.actors.scheduler.model.line_names import ORIGIN, level_in, origin_in
 from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow
 from tocsin.actors.scheduler.state.meters import Meters
 from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket, ReadyHeap
 
 LineName = tuple[str, str]
 NO_LEVELS: Final[Set[int]] = frozenset()
+NO_ORIGINS: Final[Mapping[str, Set[int]]] = {}
+NONE_NAMED: Final[Set[str]] = frozenset()
 
 
 def slots_left(pool: PoolRow | None, held: int) -> int:
@@ -35,7 +37,11 @@ class Outlook(NamedTuple):
     suspects: Set[int]
     """The levels of suspects of which a due callback may start."""
     next_due: int | None
-    """When the first future callback is due, suspects included, or a pool has its next token."""
+    """When the first future callback is due, suspects and those to named origins included, or a pool has its next
+    token."""
+    named: Mapping[str, Set[int]] = NO_ORIGINS
+    """Named origins to which a due callback may start, each with the levels of those; 0 for jobs that are not suspect.
+    """
 
 
 class JobQueues:
@@ -43,6 +49,8 @@ class JobQueues:
 
     meters: Meters | None = None
     """Of pools that have a rate, or cool. Few schedulers have the attribute."""
+    named: Set[str] = NONE_NAMED
+    """The named origins that callbacks have waited for since this scheduler is in memory."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolRow] = {}
@@ -133,8 +141,11 @@ class JobQueues:
         line = self._lines.get(name)
         if line is None:
             line = self._lines[name] = Line(*name)
-            if line.queue and not line.is_pulled and (level := level_in(line.queue)):
-                self._suspects[name] = level
+            if line.queue and not line.is_pulled:
+                if level := level_in(line.queue):
+                    self._suspects[name] = level
+                if (origin := origin_in(line.queue)) and origin not in self.named:
+                    self.named = self.named | {origin}
             self._of_pool.setdefault(line.pool, {})[name] = None
         return line
 
@@ -185,9 +196,17 @@ class JobQueues:
                 if bucket.count and not bucket.serial:
                     self._enter(bucket)
 
-    def pick(self, now: int, most: int) -> list[PriorityBucket]:
-        """Take up to `most` due buckets of callbacks that may start, in start order; give each back with `set_head`."""
-        return self._called.pick(now, "", most, Counter())
+    def pick(self, now: int, most: int, origin: str = "") -> list[PriorityBucket]:
+        """Take up to `most` due buckets of callbacks to an origin that may start, in start order; give each back with
+        `set_head`."""
+        return self._called.pick(now, ORIGIN + origin if origin else "", most, Counter())
+
+    def in_turn(self, now: int, others: Iterable[str]) -> Sequence[str]:
+        """Return the origins of callbacks, and others, "" for the host's own; the one first whose first due callback
+        comes first: they share the slots of pools. Those that have none come last."""
+        names = {"", *self.named, *others}
+        orders = {name: self._called.first_order(now, ORIGIN + name if name else "") for name in names}
+        return sorted(orders, key=lambda name: (orders[name] is None, orders[name] or 0, name))
 
     def callback_first(self, bucket: PriorityBucket, now: int) -> bool:
         """Return whether a callback of the same pool comes before this bucket of pulled jobs: they share its slots."""
@@ -200,24 +219,40 @@ class JobQueues:
                     return True
         return False
 
-    def outlook(self, now: int) -> Outlook:
-        """Say which callbacks may start now, and when the next one is due."""
+    def outlook(self, now: int, origin: str = "") -> Outlook:
+        """Say which callbacks may start now, and when the next one is due: those to all origins, or to a named one."""
         ready, head = self._called.any_ready(now, ""), self._called.next_due(now)
-        if not self._suspects:
+        if not (self._suspects or self.named):
             return Outlook(ready, NO_LEVELS, self._or_token(head))
         apart = list(self._kept_apart(None))
-        levels = {self._suspects[one.line.pool, one.line.queue] for one in apart if one.first_due <= now}
+        levels = dict[str, set[int]]()
+        for one in apart:
+            if one.first_due <= now:
+                origin = origin_in(one.line.queue)
+                levels.setdefault(origin, set()).add(self._suspects[one.line.pool, one.line.queue])
+        for name in self.named:
+            if self._called.any_ready(now, ORIGIN + name):
+                levels.setdefault(name, set()).add(0)
         later = [one.first_due for one in apart if one.first_due > now]
-        return Outlook(ready, levels, self._or_token(min(later if head is None else [*later, head], default=None)))
+        next_due = self._or_token(min(later if head is None else [*later, head], default=None))
+        if origin:
+            wanted = levels.get(origin, NO_LEVELS)
+            return Outlook(0 in wanted, wanted - {0}, next_due)
+        own = levels.pop("", NO_LEVELS)
+        return Outlook(ready, own, next_due, levels)
 
     def _or_token(self, due: int | None) -> int | None:
         """Return when the next token comes that jobs wait for, if that is sooner."""
         token = None if self.meters is None else self.meters.next_at()
         return due if token is None else token if due is None else min(due, token)
 
-    def suspects_ready(self, now: int, level: int) -> list[PriorityBucket]:
-        """Return the buckets of suspects of this level that are due and may start, in start order."""
-        due = [bucket for bucket in self._kept_apart(level) if bucket.first_due <= now]
+    def suspects_ready(self, now: int, level: int, origin: str = "") -> list[PriorityBucket]:
+        """Return the buckets of suspects of this level and origin that are due and may start, in start order."""
+        due = [
+            bucket
+            for bucket in self._kept_apart(level)
+            if bucket.first_due <= now and origin_in(bucket.line.queue) == origin
+        ]
         return sorted(due, key=lambda bucket: bucket.order)
 
     def _kept_apart(self, wanted: int | None) -> Iterator[PriorityBucket]:

@@ -87,6 +87,11 @@ class ReadyHeap:
         self._promote_due(now)
         return self._is_ready(queue)
 
+    def first_order(self, now: int, queue: str) -> int | None:
+        """Return the place in the start order of the queue's first due job that may start; None: there is none."""
+        self._promote_due(now)
+        return self._ready[queue][0][0] if self._is_ready(queue) else None
+
     def ready_queues(self, now: int) -> Iterator[str]:
         """Yield queues with a due job that may start, the one whose turn it is first. There may be many, so each is
         checked only when it is asked for."""

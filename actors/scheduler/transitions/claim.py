@@ -58,15 +58,15 @@ class Ask:
     """The worker that gets the n-th of those jobs, and for how many ms; None: callbacks of this host."""
 
 
-async def claim(turn: Turn, most: int) -> list[Claim]:
-    """Claim up to `most` due callbacks in start order: (due - priority x 30 s, id)."""
-    buckets = turn.state.lines.pick(turn.now, most) if most > 0 else []
+async def claim(turn: Turn, most: int, origin: str = "") -> list[Claim]:
+    """Claim up to `most` due callbacks to an origin in start order: (due - priority x 30 s, id)."""
+    buckets = turn.state.lines.pick(turn.now, most, origin) if most > 0 else []
     return (await claim_asked(turn, [Ask(buckets, most)]))[0] if buckets else []
 
 
-async def claim_suspects(turn: Turn, level: int, most: int) -> list[Claim]:
-    """Claim up to `most` due callbacks of suspects of one level, in start order."""
-    buckets = turn.state.lines.suspects_ready(turn.now, level)[:most]
+async def claim_suspects(turn: Turn, level: int, most: int, origin: str = "") -> list[Claim]:
+    """Claim up to `most` due callbacks of suspects of one level and origin, in start order."""
+    buckets = turn.state.lines.suspects_ready(turn.now, level, origin)[:most]
     claims = (await claim_asked(turn, [Ask(buckets, most)]))[0] if buckets else []
     return [msgspec.structs.replace(one, level=level) for one in claims]
 

@@ -75,7 +75,7 @@ def freeze(turn: Turn) -> ClockRow | Refused:
 def is_quiet(turn: Turn, outlook: Outlook) -> bool:
     """Return whether all that is due has ended, as far as it may start at all. Jobs of queues are another matter."""
     state = turn.state
-    if state.leases or outlook.ready or outlook.suspects:
+    if state.leases or outlook.ready or outlook.suspects or outlook.named:
         return False
     return state.next_timer is None or state.next_timer > turn.now
 

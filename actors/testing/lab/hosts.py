@@ -84,7 +84,8 @@ class Hosts:
     def _adopt(self, host: ActorHost) -> None:
         self._own[host] = host.runtime.provider
         self._replace(host.runtime, "provider", host.runtime.provider)
-        self._replace(host._service._dispatcher, "_transport", self._deliveries)
+        for gate in host._service.origins.gates.values():
+            self._replace(gate.dispatcher, "transport", self._deliveries)
         self._replace(host, "_sharing", None)  # other processes have other labs
         self._replace(host._life, "sharing", None)
         if host._cluster is not None and self._stores.kind != "own":

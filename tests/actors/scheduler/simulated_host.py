@@ -62,11 +62,10 @@ class SimulatedHost:
             BELOW.provider(self.disk, self.process, self.clock.now_ms),
             origin="https://origin.example",
             secrets=[SECRET],
-            transport=SimulatedTransport(self),
             clock=self.clock,
             random=self.random,
             **BELOW.options,
-            **options,
+            **{"transport": SimulatedTransport(self), **options},
         )
         await self.host.__aenter__()
         return self.host

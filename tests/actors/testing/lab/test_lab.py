@@ -169,14 +169,14 @@ async def test_an_app_and_a_host_that_were_made_before_are_themselves_again_afte
     shop = Shop(f"sqlite:///{tmp_path}/own.db")
     app = shop.app()
     [host] = shop.hosts
-    provider, transport = host.runtime.provider, host._service._dispatcher._transport
+    provider, transport = host.runtime.provider, host._service.origins.gates[""].dispatcher.transport
     for _ in range(2):
         async with lab(app, start=START) as t:
             assert t.host is host
             await t.client.post("/carts/anna")
             await t.advance("2d")
             assert len(t.deliveries) == 1
-    assert (host.runtime.provider, host._service._dispatcher._transport) == (provider, transport)
+    assert (host.runtime.provider, host._service.origins.gates[""].dispatcher.transport) == (provider, transport)
     assert "random" not in vars(host.runtime.random)
     async with host:
         assert not (await host.scheduler().list()).records
