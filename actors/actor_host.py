@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import lru_cache
-from importlib.metadata import version
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,9 +15,10 @@ from tocsin.actors.due_runs import DueRuns
 from tocsin.actors.heartbeat import Beat, Pulse, PulseName, heartbeat_to
 from tocsin.actors.host_options import (
     Secrets,
+    check_first,
     check_names,
     check_options,
-    check_target,
+    dispatcher_to,
     has_origin,
     signer_of,
     to_named,
@@ -61,8 +61,7 @@ from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
-from tocsin.dispatch.origin import Origin, check_origins
-from tocsin.dispatch.target import callback_url, origin_of
+from tocsin.dispatch.origin import Origin
 from tocsin.dispatch.tracing import Tracers
 from tocsin.dispatch.transport import Transport
 from tocsin.errors import TocsinError
@@ -196,27 +195,19 @@ class ActorHost(Transferring):
         provider = open_stores(store, residency)
         signer = Current("secrets", secrets, signer_of)
         read_origin: Callable[[], str | None] = origin if callable(origin) else lambda: origin
-        first = origin_of(origin) if callable(origin) else origin
-        if first is not None:
-            check_target(callback_url(first, callback_path), signed=signer() is not None, insecure=insecure)
+        check_first(origin, callback_path, signer, insecure=insecure)
         transport_to = transports_of(transport, ca_file, options)
-        signing = signer if signer.may_change else signer()
-        dispatcher = Dispatcher(
-            transport_to(), signing, origin, path=callback_path, random=random, version=version("tocsin")
-        )
-        named = check_origins({} if origins is None else origins)
+        dispatcher = dispatcher_to(origin, signer, callback_path, transport_to(), random)
+        named = to_named(origins, transport_to, random, insecure=insecure)
         door = door_of(store, provider, share, options.get("dispatch", True))
         network = network_at(peer_address, provider)
         configured = {"origin": origin, "callback_path": callback_path, "secrets": secrets, **options}
-        if named:
-            configured["origins"] = {name: asdict(one) for name, one in named.items()}
+        configured |= {"origins": {name: asdict(one) for name, one in origins.items()}} if origins else {}
         return cls(
             provider,
             dispatcher,
             has_origin=None if isinstance(origin, str) else lambda: has_origin(read_origin),
-            named_origins={
-                name: to_named(name, one, transport_to, random, insecure=insecure) for name, one in named.items()
-            },
+            named_origins=named,
             clock=clock,
             random=random,
             sharing=sharing_through(door, clock, random, configured),

@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.validation import TIMEOUT_MS
 from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import Dispatcher
-from tocsin.dispatch.origin import Origin
+from tocsin.dispatch.origin import Origin, check_origins
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import callback_url, is_loopback, origin_of
 from tocsin.dispatch.transport import Transport
@@ -66,23 +66,29 @@ def transports_of(
     return lambda: default_transport(name, ssl_context=trusted)
 
 
-def to_named(
-    name: str, origin: Origin, transport_to: Callable[[], Transport], random: Random, *, insecure: bool
-) -> NamedOrigin:
-    """Make what sends to a named origin. SettingsError, which names it, for what cannot be used."""
-    try:
-        signer = Current("secrets", origin.secrets, signer_of)
-        first = origin_of(origin.url) if callable(origin.url) else origin.url
-        if first is not None:
-            url = callback_url(first, origin.callback_path)
-            check_target(url, signed=signer() is not None, insecure=insecure)
-    except SettingsError as error:
-        raise SettingsError(f"origins[{name!r}]: {error.message}") from None
+def dispatcher_to(
+    url: str | Callable[[], str | None] | None, signer: Current[Signer | None], path: str, transport: Transport,
+    random: Random,
+) -> Dispatcher:  # fmt: skip
+    """Make what sends to one origin."""
     signing = signer if signer.may_change else signer()
-    dispatcher = Dispatcher(
-        transport_to(), signing, origin.url, path=origin.callback_path, random=random, version=version("tocsin")
-    )
-    return NamedOrigin(dispatcher, origin.max_in_flight)
+    return Dispatcher(transport, signing, url, path=path, random=random, version=version("tocsin"))
+
+
+def to_named(
+    origins: Mapping[str, Origin] | None, transport_to: Callable[[], Transport], random: Random, *, insecure: bool
+) -> dict[str, NamedOrigin]:
+    """Make what sends to each named origin. SettingsError, which names it, for what cannot be used."""
+    made: dict[str, NamedOrigin] = {}
+    for name, origin in check_origins({} if origins is None else origins).items():
+        try:
+            signer = Current("secrets", origin.secrets, signer_of)
+            check_first(origin.url, origin.callback_path, signer, insecure=insecure)
+            dispatcher = dispatcher_to(origin.url, signer, origin.callback_path, transport_to(), random)
+        except SettingsError as error:
+            raise SettingsError(f"origins[{name!r}]: {error.message}") from None
+        made[name] = NamedOrigin(dispatcher, origin.max_in_flight)
+    return made
 
 
 def signer_of(secrets: Secrets) -> Signer | None:
@@ -96,6 +102,15 @@ def has_origin(read: Callable[[], object]) -> bool:
         return origin_of(read) is not None
     except SettingsError:
         return True
+
+
+def check_first(
+    origin: str | Callable[[], str | None] | None, path: str, signer: Current[Signer | None], *, insecure: bool
+) -> None:
+    """Check where callbacks go as things stand now, if that is known."""
+    first = origin_of(origin) if callable(origin) else origin
+    if first is not None:
+        check_target(callback_url(first, path), signed=signer() is not None, insecure=insecure)
 
 
 def check_target(url: str, *, signed: bool, insecure: bool) -> None:

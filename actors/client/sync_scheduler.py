@@ -85,8 +85,9 @@ class SyncScheduler(SyncDeadLetters):
         `pool` (one of this scheduler's own), with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and
         `expires_at` say when it may start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h.
         `initiator` names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a
-        `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
-        commit; nested ones make a chain. `on_dead`: jobs that start when it dies instead, which are told why.
+        `queue` nobody is called back: a worker pulls it. `origin` names one of the host's, which is called back instead
+        of its own. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
+        `on_dead`: jobs that start when it dies instead, which are told why.
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         `throttle`: from when it is due, no further job of its `id` is accepted for so long (ThrottledError); with
         `on_throttle="merge"` further calls become one job, with the args of the newest, when that is over.

@@ -19,6 +19,7 @@ from tests.mutants.lists import LISTS
 from tests.mutants.metrics import COUNTED
 from tests.mutants.once import ONCE
 from tests.mutants.operating import OPERATING
+from tests.mutants.origins import ORIGINS
 from tests.mutants.outbox_mail import OUTBOX_MAIL
 from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.owning import OWNING
@@ -38,6 +39,7 @@ from tests.mutants.workers import WORKERS
 
 MUTANTS = (
     *UNDOING,
+    *ORIGINS,
     *JOBS,
     *ATTEMPTS,
     *LISTS,

@@ -286,7 +286,7 @@ ATTEMPTS = (
     ),
     Mutant(
         "permits: a turn keeps those that it did not use",
-        "actors/scheduler/inflight/lanes.py",
+        "actors/scheduler/inflight/lanes_to.py",
         "            self._lanes.give_back(self.unused, self._level)\n",
         "            pass\n",
         tests=(T + "test_lanes.py::test_a_block_that_fails_gives_back_the_permits_it_has_not_used",),

@@ -20,14 +20,14 @@ ONCE = (
     ),
     Mutant(
         "once: a host that dispatches nothing by itself sends what is due when it is scheduled",
-        "actors/scheduler/inflight/lanes.py",
-        "room <= 0 or self._permits.closed:",
-        "room <= 0:",
+        "actors/scheduler/inflight/lanes_to.py",
+        "room <= 0 or self._permits.closed or",
+        "room <= 0 or",
         tests=(R + "test_nothing_of_a_host_that_does_not_dispatch_stays_in_memory_for_jobs_that_wait",),
     ),
     Mutant(
         "once: what became due between runs is not rung",
-        "actors/scheduler/inflight/lanes.py",
+        "actors/scheduler/inflight/lanes_to.py",
         "            return True  # by the alarm",
         "            return False  # by the alarm",
         tests=(R + "test_a_host_that_does_not_dispatch_sends_what_is_due_in_run_due_only",),

@@ -162,10 +162,9 @@ MUTANTS = (
     ),
     Mutant(
         "a lost claim keeps its permits",
-        "actors/scheduler/inflight/lanes.py",
-        "        self.in_flight -= len(claims)\n        for claim in claims:\n"
-        "            self._permits.give(1, claim.level)\n",
-        "        self.in_flight -= len(claims)\n",
+        "actors/scheduler/inflight/lanes_to.py",
+        "        self.in_flight -= 1\n        self._permits.give(1, level)\n",
+        "        self.in_flight -= 1\n",
     ),
     Mutant(
         "a settlement whose batch was lost is forgotten",

@@ -8,8 +8,8 @@ CLOCKS = (
     Mutant(
         "clocks: time goes on while attempts are under way",
         "actors/scheduler/transitions/clock.py",
-        "    if state.leases or outlook.ready or outlook.suspects:\n",
-        "    if outlook.ready or outlook.suspects:\n",
+        "    if state.leases or outlook.ready or outlook.suspects or outlook.named:\n",
+        "    if outlook.ready or outlook.suspects or outlook.named:\n",
     ),
     Mutant(
         "clocks: due instants are passed over",

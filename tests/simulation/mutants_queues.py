@@ -101,7 +101,7 @@ QUEUES = (
     ),
     Mutant(
         "queues: they have no turns",
-        "actors/scheduler/state/job_queues.py",
+        "actors/scheduler/state/ready_heap.py",
         "        self._turns[queue] = next(self._turn)\n        self._turns.move_to_end(queue)\n",
         "",
         seeds=300,

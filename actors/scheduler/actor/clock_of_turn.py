@@ -53,7 +53,7 @@ class ClockOfTurn:
         clock, timer = turn.state.clock, turn.state.next_timer
         assert clock is not None, "a live clock needs none of this"
         rings_now = timer is not None and timer <= turn.now
-        due = outlook.ready or bool(outlook.suspects or outlook.named or clock.target) or rings_now
+        due = outlook.ready or bool(outlook.suspects or outlook.named) or bool(clock.target) or rings_now
         rings = [again] if more or rings_now else []
         if renew_at is not None:
             rings.append(renew_at)

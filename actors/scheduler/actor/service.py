@@ -30,6 +30,7 @@ from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.inflight.origins import NamedOrigin, Origins
 from tocsin.actors.scheduler.inflight.passes import LocalPasses
+from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
@@ -109,11 +110,9 @@ class SchedulerService:
         monotonic, now_ms = clock.monotonic, clock.now_ms
         failures = CallbackFailures(monotonic, now_ms)
         self.origins = origins = Origins(
-            dispatcher, named_origins or {}, max_in_flight, monotonic, now_ms,
+            dispatcher, named_origins or {}, max_in_flight, self.tracing, monotonic, now_ms,
             lambda name, why, is_open: self.health.circuit_changed(name, why, is_open),
         )  # fmt: skip
-        origins.trace(self.tracing)
-        self.permits = origins.own
         guard = None if authorize_fire is None else Guard(authorize_fire, monotonic, now_ms)
         self.catalog_check = CatalogCheck(catalog, monotonic)
         self._sender = Sender(origins.gates, self.catalog_check, guard, failures, now_ms)
@@ -146,6 +145,11 @@ class SchedulerService:
         self._stopping = self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
         """Bounds how many pages of lists are made at once: each takes the loop for some ms, and more are no faster."""
+
+    @property
+    def permits(self) -> Permits:
+        """Return the permits of the host's own origin."""
+        return self.origins.own
 
     def all_inflight(self) -> list[Inflight]:
         """Return what this host has in memory of each scheduler that is needed."""

@@ -16,7 +16,7 @@ from tocsin.dispatch.tracing import Tracing
 
 
 class NamedOrigin(NamedTuple):
-    """What sends to a named origin, and how much of it may be in flight; None: as much as to the host's own."""
+    """A sender to a named origin, and how much of it may be in flight; None: as much as to the host's own."""
 
     dispatcher: Dispatcher
     max_in_flight: int | None = None
@@ -49,6 +49,7 @@ class Origins:
         own: Dispatcher,
         named: Mapping[str, NamedOrigin],
         limit: int,
+        tracing: Tracing,
         monotonic: Callable[[], float],
         now_ms: Callable[[], int],
         changed: Callable[[str, Broken, bool], None],
@@ -58,6 +59,7 @@ class Origins:
         every = {"": NamedOrigin(own), **named}
         shared = Counter(id(one.dispatcher.transport) for one in every.values())
         for name, one in every.items():
+            one.dispatcher.tracing = tracing
             circuit = Circuit(monotonic, now_ms, partial(changed, name))
             permits = Permits(one.max_in_flight or limit, circuit, monotonic, self.company)
             if shared[id(one.dispatcher.transport)] == 1:  # else nobody knows whose connection it is
@@ -76,11 +78,6 @@ class Origins:
     def permits_of(self, name: str) -> Permits:
         """Return the permits of an origin; there are none for one that this host has not."""
         return self.company.of(name) if name else self.own
-
-    def trace(self, tracing: Tracing) -> None:
-        """Let attempts have these spans."""
-        for gate in self.gates.values():
-            gate.dispatcher.tracing = tracing
 
     def open(self) -> None:
         """Let the transports connect, also again after `aclose`."""

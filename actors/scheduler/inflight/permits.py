@@ -45,7 +45,7 @@ Line = OrderedDict[Taker, int]
 
 
 class Company:
-    """What the permits of all origins of one host share."""
+    """All permits of one host, those of each origin, and the state that they share."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.closed = False

@@ -228,8 +228,7 @@ class JobQueues:
         levels = dict[str, set[int]]()
         for one in apart:
             if one.first_due <= now:
-                origin = origin_in(one.line.queue)
-                levels.setdefault(origin, set()).add(self._suspects[one.line.pool, one.line.queue])
+                levels.setdefault(origin_in(one.line.queue), set()).add(self._suspects[one.line.pool, one.line.queue])
         for name in self.named:
             if self._called.any_ready(now, ORIGIN + name):
                 levels.setdefault(name, set()).add(0)

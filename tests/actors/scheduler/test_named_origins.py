@@ -220,6 +220,19 @@ async def test_jobs_of_an_origin_that_the_next_host_has_not_wait_until_one_has_i
 
 
 @in_world
+async def test_a_store_gets_its_layout_with_the_first_job_that_names_an_origin(world: World) -> None:
+    view, key = world.host.runtime.provider.view("scheduler/t"), b"meta/layout"
+    following: Any = [Job("a:b", options={"origin": "crm"})]
+    await world.jobs.run_after(60, "work:run")
+    assert (await view.get([key]))[key] == b"3"
+    await world.jobs.run_after(60, "work:run", then=following)
+    assert (await view.get([key]))[key] == b"4", "what follows names one"
+    other = world.host.runtime.provider.view("scheduler/o")
+    await world.host.scheduler("o").schedules.put("daily", "work:daily", every=60, then=following)
+    assert (await other.get([key]))[key] == b"4"
+
+
+@in_world
 async def test_a_host_that_is_killed_sends_what_waits_to_the_same_origins(world: World) -> None:
     world.slow = {"billing": 5.0}
     for n in range(12):
