@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim, claim_suspects
 from tocsin.actors.scheduler.transitions.following import follow_deaths
+from tocsin.actors.scheduler.transitions.line_up import is_to_line_up, line_up
 
 FULL_RETRY_MS = 1_000
 """A store without space claims nothing; so often it is asked whether there is space again."""
@@ -57,6 +58,8 @@ class EndOfTurn:
         if state.following:
             await follow_deaths(turn)
         full = self._full()
+        if state.lines.rotas is not None and not full:
+            await line_up(turn)
         given: Given = []
         more_to_pull = False
         if waits := self._claims.waiting:
@@ -203,6 +206,8 @@ class EndOfTurn:
         due = outlook.ready or bool(outlook.suspects or outlook.named)
         more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None
         more = more or (due and self._could_start(outlook))
+        if state.lines.rotas is not None and is_to_line_up(state):
+            due = more = True
         if state.clock is not None:
             stored, ring_at = self.clock().alarms(turn, outlook, end_at, renew_at, again, more=more)
             turn.ctx.set_alarm(stored, ring_at_ms=ring_at)

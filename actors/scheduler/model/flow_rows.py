@@ -46,3 +46,14 @@ class PoolFlow(Row, frozen=True, array_like=True, tag=1):
     """How many turns a shard key has where others have one."""
     per_key: int | None = None
     """How many jobs of one shard key may run at once."""
+
+
+class QueueRow(Row, frozen=True, array_like=True, tag=1):
+    """`queue/<name>`: how jobs are taken from a queue, where an operator has said it."""
+
+    fair: bool = False
+    """Jobs with different shard keys have turns."""
+    weights: dict[str, int] | None = None
+    """How many turns a shard key has where others have one."""
+    per_key: int | None = None
+    """How many jobs of one shard key may run at once."""

@@ -12,10 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from tocsin.actors.scheduler.model.line_names import ORIGIN, level_in, origin_in
+from tocsin.actors.scheduler.model.flow_rows import QueueRow
+from tocsin.actors.scheduler.model.line_names import ORIGIN, SHARD, level_in, origin_in, queue_in, shard_in
 from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow
 from tocsin.actors.scheduler.state.meters import Meters
 from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket, ReadyHeap
+from tocsin.actors.scheduler.state.rota import Rota, ShardLine
+from tocsin.actors.scheduler.state.rotas import Rotas
 
 LineName = tuple[str, str]
 NO_LEVELS: Final[Set[int]] = frozenset()
@@ -51,6 +54,8 @@ class JobQueues:
     """Of pools that have a rate, or cool. Few schedulers have the attribute."""
     named: Set[str] = NONE_NAMED
     """The named origins that callbacks have waited for since this scheduler is in memory."""
+    rotas: Rotas | None = None
+    """None where no pool and no queue is fair, as in most."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolRow] = {}
@@ -78,6 +83,8 @@ class JobQueues:
             bucket = line.buckets[priority] = PriorityBucket(line, priority)
             bucket.count, bucket.first_due = waiting, first_due
             self.in_queue[line.base] += waiting
+            if isinstance(line, ShardLine):
+                line.rota.count += waiting
             self._enter(bucket)
 
     def add(self, pool: str, queue: str, priority: int, due: int, jobs: int = 1) -> PriorityBucket:
@@ -88,6 +95,8 @@ class JobQueues:
             bucket = line.buckets[priority] = PriorityBucket(line, priority)
         bucket.count += jobs
         self.in_queue[line.base] += jobs
+        if isinstance(line, ShardLine):
+            line.rota.count += jobs
         if bucket.count == jobs or due < bucket.first_due:
             bucket.first_due = due
             self._enter(bucket)
@@ -99,6 +108,8 @@ class JobQueues:
         bucket = self._lines[pool, queue].buckets[priority]
         base = bucket.line.base
         bucket.count -= 1
+        if isinstance(bucket.line, ShardLine):
+            bucket.line.rota.count -= 1
         self.in_queue[base] -= 1
         if not self.in_queue[base]:
             del self.in_queue[base]
@@ -129,25 +140,99 @@ class JobQueues:
             if row is None:
                 del self._lines[name]
                 self._suspects.pop(name, None)
-                names = self._of_pool[line.pool]
-                names.pop(name, None)
-                if not names:
-                    del self._of_pool[line.pool]
+                self._left(line, name)
             rows.append((name, row))
         self.touched.clear()
         return rows
 
     def _line(self, name: LineName) -> Line:
         line = self._lines.get(name)
+        if line is None and SHARD in name[1] and (queue_in(name[1]) or not level_in(name[1])):
+            line = self._lines[name] = self.use_rotas().line(*name)
+            self.use_rotas().note_place(name)
+            self._note_origin(line)
         if line is None:
             line = self._lines[name] = Line(*name)
-            if line.queue and not line.is_pulled:
-                if level := level_in(line.queue):
-                    self._suspects[name] = level
-                if (origin := origin_in(line.queue)) and origin not in self.named:
-                    self.named = self.named | {origin}
+            if self.rotas is not None:
+                self.rotas.note_place(name)
+            if line.queue and not line.is_pulled and (level := level_in(line.queue)):
+                self._suspects[name] = level
+            self._note_origin(line)
             self._of_pool.setdefault(line.pool, {})[name] = None
         return line
+
+    def _note_origin(self, line: Line) -> None:
+        if line.queue and not line.is_pulled and (origin := origin_in(line.queue)) and origin not in self.named:
+            self.named = self.named | {origin}
+
+    def _left(self, line: Line, name: LineName) -> None:
+        """Forget a line that is empty."""
+        if self.rotas is not None:
+            self.rotas.misplaced.pop(name, None)
+            if isinstance(line, ShardLine):
+                self.rotas.remove(line)
+                return
+        names = self._of_pool[line.pool]
+        names.pop(name, None)
+        if not names:
+            del self._of_pool[line.pool]
+
+    # ---- Fair ones -------------------------------------------------------------------------------
+
+    def use_rotas(self) -> Rotas:
+        """Return what is kept of fair pools and queues; it is made when it is first needed."""
+        if self.rotas is None:
+            self.rotas = Rotas(self._enter)
+        return self.rotas
+
+    def set_pool(self, name: str, row: PoolRow | None) -> None:
+        """Take a pool as its row says it is; None: there is none."""
+        if row is None:
+            self.pools.pop(name, None)
+        else:
+            self.pools[name] = row
+        fair = row is not None and row.flow is not None and row.flow.fair
+        if (fair or self.rotas is not None) and self.use_rotas().set_pool(name, row):
+            self._rules_changed()
+
+    def set_queue(self, name: str, row: QueueRow | None) -> None:
+        """Take a queue as its row says it is; None: there is none."""
+        if self.use_rotas().set_queue(name, row):
+            self._rules_changed()
+
+    def misplaced(self, jobs: int) -> list[PriorityBucket]:
+        """Return buckets whose jobs are to stand elsewhere, as many as hold so many jobs."""
+        found: list[PriorityBucket] = []
+        for name in self.use_rotas().misplaced:
+            if jobs <= 0:
+                break
+            buckets = [bucket for bucket in self._lines[name].buckets.values() if bucket.count]
+            found += buckets
+            jobs -= sum(bucket.count for bucket in buckets)
+        return found
+
+    def like(self) -> JobQueues:
+        """Return queues in which nothing waits, with the same pools, rules and holders."""
+        new = JobQueues()
+        new.pools, new.holders, new.paused = self.pools, self.holders, self.paused
+        if self.meters is not None:
+            new.meters = self.meters
+        new.named = self.named
+        if (old := self.rotas) is not None:
+            rotas = new.use_rotas()
+            rotas.queues, rotas.pools, rotas.of_queues, rotas.running = (
+                old.queues, old.pools, old.of_queues, old.running
+            )  # fmt: skip
+        return new
+
+    def _rules_changed(self) -> None:
+        rotas = self.use_rotas()
+        rotas.begin_anew({name: None for names in self._of_pool.values() for name in names})
+        for rota in rotas:
+            self._enter_rota(rota)
+
+    def _enter_rota(self, rota: Rota) -> None:
+        (self.pulled if rota.line.is_pulled else self._called).enter_rota(rota)
 
     # ---- What may start --------------------------------------------------------------------------
 
@@ -160,6 +245,12 @@ class JobQueues:
 
     def may_start(self, line: Line) -> bool:
         return not self.paused and (not line.pool or self.room(line.pool) != 0)
+
+    def key_room(self, line: Line) -> int | None:
+        """Return how many more jobs of the line's shard key may start; None: no bound of its own."""
+        if self.rotas is None or not (shard := shard_in(line.queue)):
+            return None
+        return self.rotas.room(line.pool, queue_in(line.base), shard)
 
     def hold(self, pool: str) -> None:
         """Take a slot of the pool."""
@@ -183,11 +274,14 @@ class JobQueues:
         self.paused = paused
         for pool in list(self._of_pool):
             self.pool_changed(pool)
+        for rota in self.rotas or ():
+            self._enter_rota(rota)
 
     def queued(self, pool: str) -> int:
         """Return how many jobs of a pool wait."""
         lines = (self._lines[name] for name in self._of_pool.get(pool, ()))
-        return sum(bucket.count for line in lines for bucket in line.buckets.values())
+        queued = sum(bucket.count for line in lines for bucket in line.buckets.values())
+        return queued if self.rotas is None else queued + self.rotas.queued(pool)
 
     def pool_changed(self, pool: str) -> None:
         """Enter the pool's buckets again: a slot, the cap or the pause has changed."""
@@ -195,6 +289,10 @@ class JobQueues:
             for bucket in self._lines[name].buckets.values():
                 if bucket.count and not bucket.serial:
                     self._enter(bucket)
+        if self.rotas is not None:
+            for rota in self.rotas.by_pool.get(pool, {}).values():
+                if not rota.serial:
+                    self._enter_rota(rota)
 
     def pick(self, now: int, most: int, origin: str = "") -> list[PriorityBucket]:
         """Take up to `most` due buckets of callbacks to an origin that may start, in start order; give each back with
@@ -208,14 +306,27 @@ class JobQueues:
         orders = {name: self._called.first_order(now, ORIGIN + name if name else "") for name in names}
         return sorted(orders, key=lambda name: (orders[name] is None, orders[name] or 0, name))
 
-    def callback_first(self, bucket: PriorityBucket, now: int) -> bool:
+    def callback_first(self, bucket: PriorityBucket | Rota, now: int) -> bool:
         """Return whether a callback of the same pool comes before this bucket of pulled jobs: they share its slots."""
+        if self.rotas is not None and self._is_before(bucket, now):
+            return True
         for name in self._of_pool.get(bucket.line.pool, ()) if bucket.line.pool else ():
             if (line := self._lines[name]).is_pulled:
                 continue
             for other in line.buckets.values():
                 stands = other.count and (other.serial or name in self._suspects)
                 if stands and other.first_due <= now and other.order < bucket.order:
+                    return True
+        return False
+
+    def _is_before(self, bucket: PriorityBucket | Rota, now: int) -> bool:
+        """Return whether callbacks in a rota of the same pool come first. In a fair pool that is decided by turns."""
+        for other in self.use_rotas().by_pool.get(bucket.line.pool, {}).values() if bucket.line.pool else ():
+            if not other.line.is_pulled and other.serial and other.promote(now):
+                if bucket.is_rota and bucket.shares is other.shares:
+                    if other.next_turn < bucket.next_turn:
+                        return True
+                elif other.order < bucket.order:
                     return True
         return False
 
@@ -257,11 +368,14 @@ class JobQueues:
     def _kept_apart(self, wanted: int | None) -> Iterator[PriorityBucket]:
         for name, level in self._suspects.items():
             line = self._lines[name]
-            if wanted in (None, level) and self.may_start(line):
+            if wanted in (None, level) and self.may_start(line) and self.key_room(line) != 0:
                 yield from (bucket for bucket in line.buckets.values() if bucket.count)
 
     def _enter(self, bucket: PriorityBucket) -> None:
         """Enter the bucket in its heap. Callbacks of suspects are in neither heap: `suspects_ready` finds them."""
-        name = bucket.line.pool, bucket.line.queue
-        if name not in self._suspects:
-            (self.pulled if bucket.line.is_pulled else self._called).enter(bucket)
+        line = bucket.line
+        if isinstance(line, ShardLine):
+            line.rota.enter(bucket)
+            self._enter_rota(line.rota)
+        elif (line.pool, line.queue) not in self._suspects:
+            (self.pulled if line.is_pulled else self._called).enter(bucket)

@@ -63,6 +63,8 @@ class Leases:
         self.remember(job_id, token, lease)
         if lease.pool and self.lines.meters is not None:
             self.lines.meters.spend(lease.pool)
+        if lease.shard:
+            self.lines.use_rotas().started(lease)
         self.counters.leased += 1
         self.storage.put(lease_key(job_id, token), encode(lease))
 
@@ -92,6 +94,8 @@ class Leases:
             self._count_worker(lease, -1)
         if lease.pool:
             self.lines.release(lease.pool)
+        if lease.shard:
+            self.lines.use_rotas().release(lease)
         if lease.orphan:
             self.counters.orphaned -= 1
         else:
@@ -150,6 +154,8 @@ class Leases:
         self.remember_end(token)
         if lease.pool:
             self.lines.hold(lease.pool)
+        if lease.shard:
+            self.lines.use_rotas().hold(lease)
         if lease.kind == PULLED:
             self._count_worker(lease, 1)
 

@@ -6,10 +6,13 @@ import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from tocsin.actors.scheduler.model.line_names import queue_in, whole
 from tocsin.actors.scheduler.model.rows import LinesRow, bucket_prefix
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.state.rota import Rota
 
 PRIORITY_MS: Final = 30_000
 
@@ -18,6 +21,7 @@ class PriorityBucket:
     """The waiting jobs of one priority in one line."""
 
     __slots__ = ("count", "first_due", "line", "prefix", "priority", "serial")
+    is_rota: ClassVar[Literal[False]] = False
 
     def __init__(self, line: Line, priority: int) -> None:
         self.line = line
@@ -54,8 +58,10 @@ class Line:
         return LinesRow(waiting) if waiting else None
 
 
-Entry = tuple[int, int, PriorityBucket]
-Others = Callable[[PriorityBucket], bool]
+Entry = tuple[int, int, "PriorityBucket | Rota"]
+Others = Callable[["PriorityBucket | Rota"], bool]
+HEADS: Final = 4
+"""So many times as many buckets as jobs are wanted are taken at most, where keys have turns."""
 
 
 class ReadyHeap:
@@ -79,6 +85,16 @@ class ReadyHeap:
         if self._may_start(bucket.line):
             bucket.serial = next(self._serial)
             heapq.heappush(self._future, (bucket.first_due, bucket.serial, bucket))
+            if len(self._future) > self._compact_at:
+                self._compact()
+
+    def enter_rota(self, rota: Rota) -> None:
+        """Give the rota its valid entry, if its pool has room: for now if jobs are ready, else for when they are."""
+        rota.serial = 0
+        due = 0 if rota.is_ready() else rota.first_due
+        if due is not None and self._may_start(rota.line):
+            rota.serial = next(self._serial)
+            heapq.heappush(self._future, (due, rota.serial, rota))
             if len(self._future) > self._compact_at:
                 self._compact()
 
@@ -130,10 +146,12 @@ class ReadyHeap:
         ready = self._ready.get(queue, [])
         picked: list[PriorityBucket] = []
         passed: list[Entry] = []
-        while ready and len(picked) < most:
+        rotas: dict[Rota, int] = {}
+        met = 0
+        while ready and met < most and len(picked) < HEADS * most:
             entry = heapq.heappop(ready)
             _, serial, bucket = entry
-            if serial != bucket.serial or not bucket.count:
+            if serial != bucket.serial or not bucket.count or (bucket.is_rota and not bucket.promote(now)):
                 continue
             if after_others is not None and after_others(bucket):
                 passed.append(entry)
@@ -143,11 +161,22 @@ class ReadyHeap:
                 passed.append(entry)
                 continue
             bucket.serial = 0
-            if self._may_start(bucket.line):
+            if not self._may_start(bucket.line):
+                continue
+            if bucket.is_rota:  # those before it have one job each at least
+                n = rotas[bucket] = most - met if room is None else min(most - met, room - of_pool[bucket.line.pool])
+                picked += bucket.take(now, n)
+                of_pool[bucket.line.pool] += n
+            else:
                 picked.append(bucket)
                 of_pool[bucket.line.pool] += 1
+            met += 1
         for entry in passed:
             heapq.heappush(ready, entry)
+        for rota, n in rotas.items():
+            if met > 1:
+                picked += rota.first_in_order(n)
+            self.enter_rota(rota)
         return picked
 
     def _is_ready(self, queue: str) -> bool:
@@ -162,17 +191,27 @@ class ReadyHeap:
             _, serial, bucket = heapq.heappop(self._future)
             if serial == bucket.serial and bucket.count:
                 queue = bucket.line.base
+                if bucket.is_rota and not self._is_promoted(bucket, now):
+                    continue
                 heapq.heappush(self._ready.setdefault(queue, []), (bucket.order, serial, bucket))
                 if queue not in self._turns:
                     self._turns[queue] = next(self._turn)
 
-    def _peek(self, heap: list[Entry]) -> PriorityBucket | None:
+    def _is_promoted(self, rota: Rota, now: int) -> bool:
+        """Let those of a rota take part that are due, with an entry for when the next one is."""
+        is_ready = rota.promote(now)
+        if (due := rota.first_due) is not None:
+            heapq.heappush(self._future, (due, rota.serial, rota))
+        return is_ready
+
+    def _peek(self, heap: list[Entry]) -> PriorityBucket | Rota | None:
         while heap:
             _, serial, bucket = heap[0]
             if serial == bucket.serial and bucket.count:
-                if self._may_start(bucket.line):
+                if not self._may_start(bucket.line):
+                    bucket.serial = 0
+                elif not bucket.is_rota or heap is self._future or bucket.is_ready():
                     return bucket
-                bucket.serial = 0
             heapq.heappop(heap)
         return None
 

@@ -15,7 +15,7 @@ import msgspec
 from tocsin.actors.scheduler.model import counters as balance
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
-from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
+from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT, QueueRow
 from tocsin.actors.scheduler.model.line_names import line_of, place_in
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.rate_rows import RateRow, rate_key
@@ -46,7 +46,6 @@ from tocsin.actors.scheduler.model.rows import (
     lines_key,
 )
 from tocsin.actors.scheduler.state.fronts import Fronts
-from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.keeping import load_later
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
@@ -99,8 +98,12 @@ async def _read_memory(state: SchedulerState) -> None:
         state.clock = _clock(meta[CLOCK])
     for key, value in await state.all_rows(b"pool/"):
         if (pool := state.read(PoolRow, key, value)) is not None:
-            state.lines.pools[key[5:].decode()] = pool
+            state.lines.set_pool(key[5:].decode(), pool)
     await _read_meters(state)
+    if state.has_flow:
+        for key, value in await state.all_rows(b"queue/"):
+            if (queue := state.read(QueueRow, key, value)) is not None:
+                state.lines.set_queue(key[6:].decode(), queue)
     for key, value in await state.all_rows(b"lease/"):
         if (names := _names(state, key, 3, value)) and (lease := state.read(LeaseRow, key, value)) is not None:
             state.find(*names, lease)
@@ -320,11 +323,7 @@ def _set_aside(state: SchedulerState, key: bytes, value: bytes = b"") -> None:
 
 
 async def _replace_lines(state: SchedulerState, places: Places) -> None:
-    old = state.lines
-    state.lines = JobQueues()
-    state.lines.pools, state.lines.holders, state.lines.paused = old.pools, old.holders, old.paused
-    if old.meters is not None:
-        state.lines.meters = old.meters
+    state.lines = state.lines.like()
     for shape in await _read(state, b"lines"):
         if (shape.names[0], shape.names[1]) not in places:
             state.storage.delete(lines_key(*shape.names))

@@ -159,12 +159,12 @@ class SchedulerState(Leases):
 
     # ---- Jobs and lines --------------------------------------------------------------------------
 
-    def add_job(self, job: JobRow, rest_of_args: Sequence[bytes], at: AtRow) -> None:
-        """Write a new job and its place in line."""
+    def add_job(self, job: JobRow, rest_of_args: Sequence[bytes], at: AtRow) -> AtRow:
+        """Write a new job and its place in line; return the place."""
         self._count_paths(job, 1)
         self.counters.accepted += 1
         self.put_job(job, rest_of_args)
-        self.enter_line(job, at)
+        return self.enter_line(job, at)
 
     def put_job(self, job: JobRow, rest_of_args: Sequence[bytes]) -> None:
         """Write the rows of a job that say what it is, and nothing of where it stands."""
@@ -219,8 +219,12 @@ class SchedulerState(Leases):
         if job.expires_at is not None:
             self.storage.delete(timer_key(job.expires_at, EXPIRE, job.id))
 
-    def enter_line(self, job: JobRow, at: AtRow) -> None:
-        """Write the job's place in its line. `at` is written only if it says more than the job itself."""
+    def enter_line(self, job: JobRow, at: AtRow) -> AtRow:
+        """Write the job's place in its line, and return it. It is written only if it says more than the job itself."""
+        rotas = self.lines.rotas
+        if (rotas is not None and rotas.are_fair(job.pool, job.queue)) != at.in_turn:
+            at = msgspec.structs.replace(at, in_turn=not at.in_turn)
+            self.use_flow()
         due, queue = at.next_at, line_of(job, at)
         self.write_at(job, at)
         self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
@@ -229,6 +233,7 @@ class SchedulerState(Leases):
         self.counters.waiting += 1
         bucket = self.lines.add(job.pool, queue, job.priority, due)
         self.fronts.entered(bucket.prefix, bucket.count, job, at)
+        return at
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
         """Delete the job's place in its line."""
@@ -291,14 +296,14 @@ class SchedulerState(Leases):
         if row.flow is not None:
             self.use_flow()
         self.storage.put(pool_key(name), encode(row))
-        self.lines.pools[name] = row
+        self.lines.set_pool(name, row)
         self.lines.pool_changed(name)
 
     def drop_pool(self, name: str) -> None:
         if self.lines.meters is not None:
             self.lines.meters.set(name, None)
         self.storage.delete(pool_key(name))
-        self.lines.pools.pop(name, None)
+        self.lines.set_pool(name, None)
         self.lines.pool_changed(name)
 
     def put_instance(self, row: InstanceRow) -> None:

@@ -30,6 +30,7 @@ from tocsin.actors.scheduler.model.rows import (
     result_key,
 )
 from tocsin.actors.scheduler.state.keeping import run_ended
+from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
@@ -52,16 +53,16 @@ SAID: Final = ("done", "failed", "returned")
 """Outcomes of which the worker told itself."""
 
 
-def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
-    """Write a new job and its place in its queue; return the row. A job may set the cap of its pool."""
+def accept(turn: Turn, new: NewJob, start_at: int) -> Known:
+    """Write a new job and its place in its queue; return both. A job may set the cap of its pool."""
     state = turn.state
     job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
-    state.add_job(job, new.rest_of_args, AtRow(start_at))
+    at = state.add_job(job, new.rest_of_args, AtRow(start_at))
     if job.max_concurrency is not None or job.extras is not None:
         _set_pool(turn, job)
     if turn.changes is not None:
         turn.changes.append((job, ACCEPTED, 0))
-    return job
+    return Known(job, at)
 
 
 def _set_pool(turn: Turn, job: JobRow) -> None:
@@ -151,6 +152,19 @@ def apply_to_letter(turn: Turn, job: JobRow, dead: DeadRow, after: Next) -> None
         turn.state.occurrences.note(job, "retried")
         turn.state.counters.retried += 1
     _become(turn, job, after)
+
+
+def stand_anew(turn: Turn, bucket: PriorityBucket, due: int, job_id: str, known: Known | None) -> None:
+    """Move a job from the line in which it waits to the one in which it is to wait, at the same instant."""
+    if known is None:
+        set_place_aside(turn, bucket, due, job_id)
+        return
+    line, at = bucket.line, known.at
+    if at.next_at != due:  # the line decides where the job stands
+        at = msgspec.structs.replace(at, next_at=due)
+    turn.state.drop_line(line.pool, line.queue, bucket.priority, due, job_id)
+    turn.state.storage.delete(at_key(job_id))
+    turn.state.enter_line(known.job, at)
 
 
 # ---- Undone --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.state.fronts import Known, Place
 from tocsin.actors.scheduler.state.ready_heap import PRIORITY_MS, PriorityBucket
 from tocsin.actors.scheduler.state.turn import STEPS, Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting, set_place_aside, start
+from tocsin.actors.scheduler.transitions.fair_choice import Due, FairChoice
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
 from tocsin.storage.api import Range, after
 
@@ -147,22 +148,26 @@ def _choose(turn: Turn, asks: Sequence[Ask], heads: Iterator[_Head]) -> list[Cho
     """Return for each ask its first `most` in start order: no more of a pool, for all asks together, than it has
     slots."""
     room: dict[str, int | None] = {}
+    rotas = turn.state.lines.rotas
+    fair: FairChoice[_Head] | None = None if rotas is None else FairChoice(rotas)
     choices: list[Choice] = []
     for ask in asks:
-        waiting: list[tuple[int, str, int, int, _Head]] = []
+        waiting: list[Due[_Head]] = []
         for n, bucket in enumerate(ask.buckets):
             if (pool := bucket.line.pool) and pool not in room:
                 room[pool] = turn.state.lines.room(pool)
             head, ahead_ms = next(heads), bucket.priority * PRIORITY_MS
-            waiting += [(due - ahead_ms, job_id, n, due, head) for due, job_id in head.places if due <= turn.now]
+            waiting += [(due - ahead_ms, one, n, due, head, one) for due, one in head.places if due <= turn.now]
+        if fair is not None:
+            waiting = fair.in_turn(waiting, room, ask.most)
         if len(ask.buckets) > 1:
             waiting.sort(key=_start_order)
         chosen: Choice = []
-        for _, job_id, _, due, head in waiting:
+        for _, _, _, due, head, job_id in waiting:
             if len(chosen) == ask.most:
                 break
             left = room.get(head.bucket.line.pool)
-            if left == 0:
+            if left == 0 or (fair is not None and not fair.may_take(head.bucket.line)):
                 continue
             if left is not None:
                 room[head.bucket.line.pool] = left - 1

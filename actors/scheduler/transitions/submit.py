@@ -59,8 +59,8 @@ async def _submit_one(turn: Turn, new: NewJob, known: dict[str, Known], dead: se
             return answer
     elif (refused := over_quota(turn)) is not None:
         return await _kept_as_letter(turn, new, refused) if new.parked_as else refused
-    job = accept(turn, new, new.job.scheduled_for)
-    known[job.id] = Known(job, AtRow(job.scheduled_for))
+    accepted = known[new.job.id] = accept(turn, new, new.job.scheduled_for)
+    job = accepted.job
     if new.throttle is not None:
         await begin_period(turn, job, new.throttle[0])
     if is_folded:
@@ -97,6 +97,10 @@ def _all_plain(turn: Turn, jobs: Sequence[NewJob]) -> bool:
     """Return whether these jobs, whose ids nobody has, can be accepted all at once, because none of them bears on
     another: no two have one id, and the quota holds all."""
     if not all(map(_is_plain, jobs)):
+        return False
+    if (rotas := turn.state.lines.rotas) is not None and any(
+        rotas.are_fair(new.job.pool, new.job.queue) for new in jobs
+    ):
         return False
     if len(jobs) > 1 and len({new.job.id for new in jobs}) < len(jobs):
         return False
@@ -144,9 +148,9 @@ async def _kept_as_letter(turn: Turn, new: NewJob, refused: RequestError) -> Sch
     kept = msgspec.structs.replace(new.job, id=new.parked_as)
     due = kept.scheduled_for
     if not await turn.jobs([new.parked_as]):
-        job = accept(turn, msgspec.structs.replace(new, job=kept), due)
+        accepted = accept(turn, msgspec.structs.replace(new, job=kept), due)
         at = AtRow(due, last_error=LastError(turn.now, f"not accepted: {refused.code}: {refused.message}"))
-        apply_to_waiting(turn, job, AtRow(due), decide.Park("refused", at))
+        apply_to_waiting(turn, accepted.job, accepted.at, decide.Park("refused", at))
     return Scheduled(new.parked_as, due, False, state="dead")
 
 

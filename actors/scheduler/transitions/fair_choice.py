@@ -1,0 +1,103 @@
+"""Which jobs of a claim go first where shard keys have turns."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from tocsin.actors.scheduler.model.line_names import queue_in, shard_in
+from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket
+from tocsin.actors.scheduler.state.rota import ShardLine
+from tocsin.actors.scheduler.state.rotas import Holds, Rotas
+from tocsin.actors.scheduler.state.shares import Shares
+
+
+class Head(Protocol):
+    """A bucket of which a claim has read the first places."""
+
+    @property
+    def bucket(self) -> PriorityBucket: ...
+
+
+H = TypeVar("H", bound=Head)
+Due = tuple[int, str, int, int, H, str]
+"""A due job: its place in the start order, which is an order and an id; a number of its bucket; when it is due, its
+bucket, and its id."""
+
+
+class FairChoice(Generic[H]):
+    """What one claim has chosen so far of shard keys. Nothing has started yet, so the state does not know."""
+
+    def __init__(self, rotas: Rotas) -> None:
+        self._rotas = rotas
+        self._chosen: Counter[Holds] = Counter()
+        self._had: Counter[tuple[Shares, str]] = Counter()
+
+    def in_turn(self, due: Sequence[Due[H]], room: Mapping[str, int | None], most: int) -> list[Due[H]]:
+        """Return what may start, up to `most` jobs of each fair pool and queue. The places that its jobs have in the
+        start order are given to those whose turn it is: no other pool comes sooner or later for it."""
+        chosen: list[Due[H]] = []
+        fair: dict[Shares, dict[str, list[Due[H]]]] = {}
+        for one in due:
+            line = one[4].bucket.line
+            if isinstance(line, ShardLine):
+                fair.setdefault(line.rota.shares, {}).setdefault(line.shard, []).append(one)
+            else:
+                chosen.append(one)
+        for shares, keys in fair.items():
+            places = sorted(one[:2] for jobs in keys.values() for one in jobs)
+            going = self._by_turns(shares, keys, room, most)
+            chosen += [(*place, *one[2:]) for place, one in zip(places, going, strict=False)]
+        return chosen
+
+    def may_take(self, line: Line) -> bool:
+        """Return whether a job more of this line's key may start, and count it then."""
+        if not (shard := _shard_of(line)):
+            return True
+        if not _has_room(self._rotas, line, shard, self._chosen):
+            return False
+        _count(self._rotas, line, shard, self._chosen)
+        if isinstance(line, ShardLine):
+            self._had[line.rota.shares, shard] += line.rota.shares.cost(shard)
+        return True
+
+    def _by_turns(
+        self, shares: Shares, keys: dict[str, list[Due[H]]], room: Mapping[str, int | None], most: int
+    ) -> list[Due[H]]:
+        going: list[Due[H]] = []
+        pools, held = dict(room), self._chosen.copy()
+        waiting: list[tuple[int, int, str, str]] = []
+        for shard, jobs in keys.items():
+            jobs.sort(key=lambda one: one[:3], reverse=True)
+            had = shares.had(shard) + self._had[shares, shard]
+            waiting.append((had, *jobs[-1][:2], shard))
+        heapq.heapify(waiting)
+        while waiting and len(going) < most:
+            had, _, _, shard = heapq.heappop(waiting)
+            one = keys[shard].pop()
+            line = one[4].bucket.line
+            left = pools.get(line.pool)
+            if left != 0 and _has_room(self._rotas, line, shard, held):
+                if left is not None:
+                    pools[line.pool] = left - 1
+                _count(self._rotas, line, shard, held)
+                going.append(one)
+                had += shares.cost(shard)
+            if keys[shard]:
+                heapq.heappush(waiting, (had, *keys[shard][-1][:2], shard))
+        return going
+
+
+def _shard_of(line: Line) -> str:
+    return line.shard if isinstance(line, ShardLine) else shard_in(line.queue)
+
+
+def _has_room(rotas: Rotas, line: Line, shard: str, held: Counter[Holds]) -> bool:
+    return all(left > held[one] for one, left in rotas.rooms(line.pool, queue_in(line.base), shard))
+
+
+def _count(rotas: Rotas, line: Line, shard: str, held: Counter[Holds]) -> None:
+    for one, _ in rotas.rooms(line.pool, queue_in(line.base), shard):
+        held[one] += 1
