@@ -23,7 +23,7 @@ from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
 from tocsin.actors.scheduler.model import counters, rows
 from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT
-from tocsin.actors.scheduler.model.line_names import queue_in
+from tocsin.actors.scheduler.model.line_names import queue_in, shard_in
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.rate_rows import opens_at
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
@@ -343,10 +343,14 @@ def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     if look.sealed:
         return  # nothing of it happens any more
     held = Counter(lease.pool for _, _, lease in look.held)
+    keys = Counter((lease.pool, lease.shard) for _, _, lease in look.held if lease.shard)
     timers = [] if first_timer is None else [first_timer]
     heads: list[int] = []
     for (pool, queue), line in buckets.items():
         cap = look.pools.get(pool, rows.PoolRow(1))
+        flow, shard = cap.flow, shard_in(queue)
+        if flow is not None and flow.fair and flow.per_key is not None and keys[pool, shard] >= flow.per_key:
+            continue
         if not queue_in(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
             token = opens_at(cap.flow, look.rates.get(pool))
             heads.extend(max(first, token + CLOCK_MS if token else 0) for _, first in line.values())

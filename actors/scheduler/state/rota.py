@@ -13,7 +13,7 @@ from itertools import count
 from typing import ClassVar, Literal
 
 from tocsin.actors.scheduler.model.line_names import shard_in
-from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket
+from tocsin.actors.scheduler.state.line import Line, PriorityBucket
 from tocsin.actors.scheduler.state.shares import Shares
 
 _serials = count(1)
@@ -28,7 +28,7 @@ class ShardLine(Line):
         super().__init__(pool, queue)
         self.base = rota.line.base  # one text for all lines of the rota
         self.shard = shard_in(queue)
-        """What stands for the shard key of its jobs."""
+        """The part of its name that stands for the shard key of its jobs."""
         self.rota = rota
         self.stands = 0  # the serial of its valid entry among those who wait for their turn
         self.was_taken = False

@@ -1,4 +1,4 @@
-"""What a scheduler with fair pools or queues keeps in memory besides its lines. Others have none of this.
+"""Memory of schedulers with fair pools or queues, besides their lines. Others have none of this.
 
 Whether jobs stand by shard key is said in the rows of their pool and queue (`PoolFlow.fair`, `QueueRow.fair`). Lines
 that stand otherwise, since that has changed, are `misplaced`: the turns that follow move their jobs. Nothing of this is
@@ -14,7 +14,7 @@ from typing import Final
 from tocsin.actors.scheduler.model.flow_rows import PoolFlow, QueueRow
 from tocsin.actors.scheduler.model.line_names import SHARD, queue_in, whole
 from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
-from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
+from tocsin.actors.scheduler.state.line import PriorityBucket
 from tocsin.actors.scheduler.state.rota import Rota, ShardLine
 from tocsin.actors.scheduler.state.shares import Shares
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tocsin.actors.scheduler.model.line_names import queue_in, shard_in
-from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket
+from tocsin.actors.scheduler.state.line import Line, PriorityBucket
 from tocsin.actors.scheduler.state.rota import ShardLine
 from tocsin.actors.scheduler.state.rotas import Holds, Rotas
 from tocsin.actors.scheduler.state.shares import Shares
@@ -28,7 +28,7 @@ bucket, and its id."""
 
 
 class FairChoice(Generic[H]):
-    """What one claim has chosen so far of shard keys. Nothing has started yet, so the state does not know."""
+    """The jobs that one claim has chosen so far, by shard key. None has started yet, so the state does not know."""
 
     def __init__(self, rotas: Rotas) -> None:
         self._rotas = rotas

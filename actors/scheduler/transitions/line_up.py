@@ -1,4 +1,4 @@
-"""Move waiting jobs to the lines in which they are to stand, since their pool or queue has become fair, or is no longer.
+"""Move waiting jobs to the lines in which they are to stand, once their pool or queue is fair, or is no longer.
 
 Each turn moves a page, until every job stands where it belongs. Which ones do not follows from the rows, so a crash
 between two pages changes nothing, and there is nothing to be stored of how far it has come.

@@ -14,8 +14,9 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.model.crockford import Minting, mint_id
 from tocsin.actors.scheduler.model.new_job import NewJob
-from tocsin.actors.scheduler.model.rows import INLINE_ARGS, JobRow
+from tocsin.actors.scheduler.model.rows import INLINE_ARGS
 from tocsin.actors.scheduler.model.validation import MAX_TARGET, OPTIONS, new_job, simple_job
+from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import submit
 from tocsin.actors.scheduler.transitions.apply import accept
@@ -137,7 +138,7 @@ def test_a_batch_leaves_the_same_answers_and_rows_both_ways(batch: str, monkeypa
 def test_batches_of_plain_jobs_are_accepted_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: list[str] = []
 
-    def counting(turn: Turn, new: NewJob, start_at: int) -> JobRow:
+    def counting(turn: Turn, new: NewJob, start_at: int) -> Known:
         one_by_one.append(new.job.id)
         return accept(turn, new, start_at)
 
