@@ -29,8 +29,8 @@ from tocsin.actors.scheduler.model.rows import (
     line_key,
     result_key,
 )
-from tocsin.actors.scheduler.state.keeping import run_ended
 from tocsin.actors.scheduler.state.fronts import Known
+from tocsin.actors.scheduler.state.keeping import run_ended
 from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn

@@ -190,7 +190,7 @@ async def _bring(turn: Turn, kept: LaterRow, holder: Known | None, dead: bool) -
         apply_to_waiting(turn, holder.job, holder.at, Replace())
     accepted = accept(turn, NewJob(job, [rows.get(piece, b"") for piece in pieces]), job.scheduled_for)
     if row.throttle_ms:
-        await begin_period(turn, replace(accepted, id=job_id), row.throttle_ms)
+        await begin_period(turn, replace(accepted.job, id=job_id), row.throttle_ms)
 
 
 async def ring_later(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
