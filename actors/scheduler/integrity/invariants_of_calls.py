@@ -9,6 +9,7 @@ from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.later_rows import LATER, THROTTLE, LaterRow, later_args_key
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import timer_key
+from tocsin.actors.scheduler.state.path_counts import keys_of
 
 TIMERS: Final = (LATER, THROTTLE)
 
@@ -17,6 +18,7 @@ async def check_calls(look: Look) -> None:
     kept: dict[str, LaterRow] = {}
     async for shapes in look.shapes(b"later"):
         kept.update((shape.names[0], shape.row) for shape in shapes)
+        look.paths.update(key for shape in shapes for key in keys_of(shape.row.job))
     rung: set[str] = set()
     idle = [name for name in kept if all(lease.orphan for _, _, lease in look.by_id.get(name, ()))]
     if idle:

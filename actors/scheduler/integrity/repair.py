@@ -19,6 +19,7 @@ from tocsin.actors.scheduler.model.acts import UNDO, act_key
 from tocsin.actors.scheduler.model.audit import AUDIT, AUDIT_MS
 from tocsin.actors.scheduler.model.later_rows import LATER, THROTTLE
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
+from tocsin.actors.scheduler.state.keeping import count_kept
 from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
@@ -155,7 +156,8 @@ async def _repair_acts(state: SchedulerState) -> None:
 
 
 async def _repair_calls(state: SchedulerState) -> None:
-    """Set aside pieces of args that belong to no kept call."""
+    """Set aside pieces of args that belong to no kept call; the others count as pending."""
+    count_kept(state)
     kept = {} if state.later is None else state.later.kept
     async for key, value, shape in _shapes(state, b"laterargs"):
         name, n = shape.names

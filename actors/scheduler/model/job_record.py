@@ -14,7 +14,6 @@ from tocsin.actors.scheduler.model.followers import Follower, followers_of, on_d
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.later_rows import LaterRow
 from tocsin.actors.scheduler.model.payload import parts_of
-from tocsin.actors.scheduler.model.put_off_record import PutOff
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
 from tocsin.dispatch.job_options import record_options
 
@@ -72,10 +71,19 @@ class Found:
             keep_result_ms=job.keep_result_ms,
             parent=job.parent,
             **_following_members(job, self.args),
-            put_off=_put_off(job, self.later),
+            put_off=self._put_off(at),
             **_dead_members(self.dead),
             **{**record_options(job), "retry": records.retry_of_record(job)},
         )
+
+    def _put_off(self, at: AtRow) -> records.PutOff | None:
+        """Tell of the debounce of a job that has not started; of one that runs, of the call that is kept."""
+        job = self.job if self.later is None else self.later.job
+        debounce = None if job.extras is None or (at.attempt and self.later is None) else job.extras.debounce
+        if self.later is None and debounce is None:
+            return None
+        first, until = debounce or (None, None)
+        return records.PutOff(first, until, None if self.later is None else job.scheduled_for)
 
     def _state(self, running: LeaseRow | None, at: AtRow, now: int) -> str:
         if self.dead is not None:
@@ -89,14 +97,6 @@ def _lease(row: LeaseRow) -> records.LeaseInfo:
     if row.kind == PULLED:
         return records.LeaseInfo(row.until, row.kind, worker=row.host or None)
     return records.LeaseInfo(row.until, row.kind, row.host)
-
-
-def _put_off(job: JobRow, later: LaterRow | None) -> PutOff | None:
-    debounce = None if job.extras is None else job.extras.debounce
-    if debounce is None and later is None:
-        return None
-    first, until = debounce or (None, None)
-    return PutOff(first, until, None if later is None else later.job.scheduled_for)
 
 
 def _following_members(job: JobRow, whole: bytes) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from tocsin.dispatch.plain import Plain
 
 
 class PutOff(Plain, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Of a job with a debounce: when the first of the calls came that it stands for, and until when further ones can
-    put it off, epoch ms (left out: without end). Of one that runs: when the newest call, which is kept until then, is
-    due at the earliest."""
+    """Of a debounced job that has not started: when the first call came of those that it stands for, and until when it
+    can be put off, epoch ms (left out: without end). Of a job that runs: the same of the newest call, which is kept
+    until the run has ended, and `next_due`, its due instant."""
 
     first_at: int | None = None
     until: int | None = None

@@ -20,7 +20,7 @@ from tocsin.actors.scheduler.model.outcomes import Value as Value
 from tocsin.actors.scheduler.model.pool_records import Holder as Holder
 from tocsin.actors.scheduler.model.pool_records import Pool as Pool
 from tocsin.actors.scheduler.model.pool_records import PoolStatus as PoolStatus
-from tocsin.actors.scheduler.model.put_off_record import PutOff
+from tocsin.actors.scheduler.model.put_off_record import PutOff as PutOff
 from tocsin.actors.scheduler.model.retry_in_force import in_force
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch import values

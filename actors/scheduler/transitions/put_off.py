@@ -24,8 +24,7 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, JobRow, encode
 from tocsin.actors.scheduler.state.fronts import Known
-from tocsin.actors.scheduler.state.keeping import drop_later, without_args
-from tocsin.actors.scheduler.state.later import Later
+from tocsin.actors.scheduler.state.keeping import drop_later, keep_call
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import accept, apply_to_waiting
 from tocsin.actors.scheduler.transitions.job import Replace
@@ -99,7 +98,7 @@ async def _throttled(
         if job.incarnation and job.incarnation == period.incarnation:
             return Scheduled(job.id, job.scheduled_for, True)
         return ThrottledError(
-            f"id {job.id!r} had a job less than {new.throttle[0]} ms ago: the next one is accepted in {left} ms",
+            f"id {job.id!r} has had its job of {new.throttle[0]} ms: the next one is accepted in {left} ms",
             id=job.id, retryAfterMs=left,
         )  # fmt: skip
     return new
@@ -132,15 +131,8 @@ async def end_periods(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
 
 def _keep(turn: Turn, new: NewJob) -> Scheduled:
     """Keep the call until the run ends, in place of one that is kept already."""
-    state, job = turn.state, new.job
-    state.use_flow()
-    drop_later(state, job.id)
-    row = LaterRow(job, 0 if new.throttle is None else new.throttle[0])
-    state.storage.put(later_key(job.id), encode(row))
-    for n, part in enumerate(new.rest_of_args):
-        state.storage.put(later_args_key(job.id, n), part)
-    state.later = state.later or Later()
-    state.later.kept[job.id] = without_args(row)
+    job = new.job
+    keep_call(turn.state, LaterRow(job, 0 if new.throttle is None else new.throttle[0]), new.rest_of_args)
     return Scheduled(job.id, job.scheduled_for, False, state="running")
 
 

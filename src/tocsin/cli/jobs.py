@@ -65,8 +65,12 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
     if answer.get("created", True):
         say(f"due {relative(at, now_ms())}, at {instant(at)}")
     elif "identical" not in answer:
-        with_run = "kept until its run has ended" if answer.get("state") == "running" else "one job with earlier calls"
-        say(f"{with_run}, due {relative(at, now_ms())}, at {instant(at)}")
+        how = (
+            "kept until the job of that id has run"
+            if answer.get("state") == "running"
+            else "one job with earlier calls"
+        )
+        say(f"{how}; due {relative(at, now_ms())}, at {instant(at)}")
     else:
         same = "it is what you asked for" if answer.get("identical") else "it differs from what you asked for"
         say(f"kept the {answer.get('state', 'live')} job of that id, due at {instant(at)}; {same}")
