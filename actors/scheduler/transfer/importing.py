@@ -10,8 +10,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tocsin.actors.scheduler.model.flow_rows import FLOW_LAYOUT
 from tocsin.actors.scheduler.model.moving import Imported, ImportRow
-from tocsin.actors.scheduler.model.rows import INSTANCE, LAYOUT, InstanceRow, LeaseRow, decode, encode
+from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, LeaseRow, decode, encode
 from tocsin.actors.scheduler.transfer.manifest import LONGEST_LINE, UNREADABLE, Manifest, Trailer, manifest_of
 from tocsin.actors.scheduler.transfer.named_rows import Renamed, family_of, row_of, shown
 from tocsin.errors import InvalidInputError
@@ -51,10 +52,10 @@ class Arriving:
         """Return the row of a line; None for the first and the last one. InvalidInputError for what is wrong."""
         if self.manifest is None:
             self.manifest = manifest_of(line)
-            if self.manifest.layout > LAYOUT:
+            if self.manifest.layout > FLOW_LAYOUT:
                 raise InvalidInputError(
                     f"this export has rows of layout {self.manifest.layout}, and this version of tocsin reads up to "
-                    f"{LAYOUT}: upgrade tocsin"
+                    f"{FLOW_LAYOUT}: upgrade tocsin"
                 )
             self._renamed = self._rename(self.manifest)
             self._digest.update(line + b"\n")

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.row_kinds import FAMILIES, SINGLE
 from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.transitions.kept_answers import BatchAnswers
+from tocsin.dispatch.rate import Rate
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import ConflictError
@@ -78,6 +79,11 @@ async def story(sim: SimulatedHost) -> None:
     await jobs.complete(kept.id, kept.lease, result={"sum": 3})
     [held] = await jobs.claim("q", lease_ms=600_000)
     sim.claimed_lease = held.lease
+    await jobs.run_debounced("1h", "work", {"long": "é" * 70_000}, id=held.id, queue="q", pool="s")
+    await jobs.run_after("1h", "pay:often", id="throttled", throttle="2h")
+    await jobs.set_pool("rated", rate=Rate(1, "1h"))
+    await jobs.run_after(0, "work", id="rated", queue="rated", pool="rated")
+    assert await jobs.claim("rated")
     await sim.port.jobs.submit_once([], key=b"k" * 16, body=b"b" * 16, form=BatchAnswers())
     await jobs.cancel_all(path="pay:gone")
     await jobs.dead_retry_all(all=True, rate_per_second=1)
