@@ -239,6 +239,7 @@ class HistRow(Row, frozen=True, array_like=True, tag=1):
     result: bytes | None = None
     code: str | None = None
     data: bytes | None = None
+    ran: tuple[str, str] = ("", "")  # its path or workflow, and its pool: the job may be gone
 
 
 class ResultRow(Row, frozen=True, array_like=True, tag=1):

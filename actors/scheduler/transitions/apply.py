@@ -108,7 +108,7 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
             _become(turn, job, decision.next)
         return
     job_id, lease = state.leases[token]
-    row = _history(decision, lease.at, lease.started, turn.now, lease.at.next_at, token)
+    row = None if job is None else _history(decision, job, lease.at, lease.started, turn.now, lease.at.next_at, token)
     state.drop_lease(token)
     if job is None:
         if not lease.orphan:  # its job could not be read
@@ -130,7 +130,7 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
 
 def apply_late(turn: Turn, job: JobRow, at: AtRow, token: str, started: int, due: int, end: End) -> None:
     """Write the end of an attempt whose lease had ended first, while its job waits at `at` for the next attempt."""
-    row = _history(end, at, started, turn.now, due, token)
+    row = _history(end, job, at, started, turn.now, due, token)
     turn.state.leave_line(job, at)
     if row is not None:
         turn.state.note(job, row)
@@ -261,14 +261,16 @@ def _become(turn: Turn, job: JobRow, after: Next, attempt: int = 0) -> None:
                 state.counters.discarded += 1
 
 
-def _history(end: End, at: AtRow, started: int, now: int, due: int, token: str) -> HistRow | None:
+def _history(end: End, job: JobRow, at: AtRow, started: int, now: int, due: int, token: str) -> HistRow | None:
     """Make the row of the history that tells how an attempt ended, if there is to be one."""
     if end.outcome is None:
         return None
+    ran = (job.function_path or job.workflow or "", job.pool)
     return HistRow(end.outcome, at.attempt, started, now, due, token, end.status, end.message, end.result,
-                   end.code, end.data)  # fmt: skip
+                   end.code, end.data, ran)  # fmt: skip
 
 
 def _note_unstarted(turn: Turn, job: JobRow, at: AtRow, outcome: str, message: str | None = None) -> None:
     """Note in the history that the job ended without a further attempt."""
-    turn.state.note(job, HistRow(outcome, at.attempt, turn.now, turn.now, at.next_at, message=message))
+    row = HistRow(outcome, at.attempt, turn.now, turn.now, at.next_at, message=message, ran=(job.target, job.pool))
+    turn.state.note(job, row)

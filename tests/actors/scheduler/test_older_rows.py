@@ -24,10 +24,16 @@ def test_jobs_stored_before_there_were_initiators_are_read() -> None:
     assert msgspec.msgpack.decode(encode(new), type=Older) == Older("a", "1-1")
 
 
+HIST_ADDED = [None, None, ["", ""]]
+"""Code and data of an error, then what ran in which pool."""
+
+
 @pytest.mark.parametrize(
-    "new", [LastError(1, "boom", 500), HistRow("failed", 1, 2, 3, 2, "7.1.x", 500, "boom")], ids=["error", "history"]
+    ("new", "added"),
+    [(LastError(1, "boom", 500), [None, None]), (HistRow("failed", 1, 2, 3, 2, "7.1.x", 500, "boom"), HIST_ADDED)],
+    ids=["error", "history"],
 )
-def test_failures_stored_before_they_had_codes_are_read(new: Row) -> None:
+def test_failures_stored_before_they_had_codes_are_read(new: Row, added: list[object]) -> None:
     members = msgspec.msgpack.decode(encode(new))
-    assert members[-2:] == [None, None]
-    assert decode(type(new), b"a/key", msgspec.msgpack.encode(members[:-2])) == new
+    assert members[-len(added) :] == added
+    assert decode(type(new), b"a/key", msgspec.msgpack.encode(members[: -len(added)])) == new
