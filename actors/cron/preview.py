@@ -33,8 +33,14 @@ def preview(rule: Rule, start_ms: int, count: int) -> list[Upcoming]:
 
 def _note(rule: Rule, before_ms: int, at_ms: int) -> str | None:
     at = at_ms // 1000
-    note = _skipped(rule, at) or _twice(rule, at) or _changed(rule, max(before_ms // 1000, EARLIEST_S), at)
+    note = oddity(rule, at_ms) or _changed(rule, max(before_ms // 1000, EARLIEST_S), at)
     return None if note is None else f"DST: {note}"
+
+
+def oddity(rule: Rule, at_ms: int) -> str | None:
+    """Say what is odd about an instant of the rule: the clock skips the time that it stands for, or shows it twice;
+    None for most."""
+    return _skipped(rule, at_ms // 1000) or _twice(rule, at_ms // 1000)
 
 
 def _skipped(rule: Rule, at: int) -> str | None:

@@ -20,6 +20,7 @@ LOCAL = {
     "keys sign",
     "keys verify",
     "config show",
+    "simulate",
     "check",
     "backup",
     "completion",

@@ -33,6 +33,7 @@ from tocsin.cli.run import run
 from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
 from tocsin.cli.several import submit
+from tocsin.cli.simulate import simulate
 from tocsin.cli.status import health, status
 from tocsin.cli.streams import prepare, writing
 from tocsin.cli.top import top
@@ -119,7 +120,7 @@ COMMANDS = (
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
     *(top, status, activity, health, queues, pools, workers, instances, clock, catalog, audit, undo),
-    *(check, backup, export, move, migrate, cluster),
+    *(simulate, check, backup, export, move, migrate, cluster),
     *(keys, config, completion),
 )
 """The commands, in the order in which they are shown."""

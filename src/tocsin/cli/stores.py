@@ -17,7 +17,7 @@ DEFAULT: Final = "sqlite:///tocsin.db"
 
 def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--store` and `--config`, and the store's URL as first argument. What goes wrong with the store
-    ends it with exit code 4."""
+    ends it with exit code 4. A command with an argument `place` gets the URL of the file or the store that it names."""
 
     @click.option("--store", metavar="URL", envvar="TOCSIN_STORE", help=f"The store (default: {DEFAULT}).")
     @click.option("--config", metavar="FILE", envvar="TOCSIN_CONFIG", help="TOML file (default: tocsin.toml).")
@@ -28,11 +28,20 @@ def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
         try:
             with settings_checked():
-                function(_url(store, config) if store else _configured(config), *args, **options)
+                place = options.pop("place", None)
+                url = _placed(place, config) if place else _url(store, config) if store else _configured(config)
+                function(url, *args, **options)
         except StoreError as error:
             raise StoreUnusable(f"{error}{_advice(error)}") from None
 
     return run
+
+
+def _placed(place: str, config: str | None) -> str:
+    """Return the URL of a file, or of what else names a store."""
+    if ":" in place or (not os.path.exists(place) and place in _stores(config)):
+        return _url(place, config)
+    return f"sqlite:///{place}"
 
 
 def _url(store: str, config: str | None) -> str:
