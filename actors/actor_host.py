@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import lru_cache
 from random import Random, SystemRandom
@@ -57,6 +56,8 @@ from tocsin.actors.sharing.this_host import ThisHost, sharing_through
 from tocsin.actors.sharing.unix_door import door_of
 from tocsin.actors.standby import when_free
 from tocsin.actors.transferring import Transferring
+from tocsin.actors.url_origin import shapes_of, url_origin
+from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.current import Current
@@ -151,6 +152,7 @@ class ActorHost(Transferring):
         residency: Mapping[str, str] | None = None,
         origin: str | Callable[[], str | None] | None = None,
         origins: Mapping[str, Origin] | None = None,
+        allow_urls: Sequence[str] | AllowedUrls = (),
         callback_path: str = DEFAULT_PATH,
         secrets: Secrets | Callable[[], Secrets] = (),
         insecure: bool = False,
@@ -170,7 +172,7 @@ class ActorHost(Transferring):
         checked here and at each use; while a callable gives a wrong one, jobs wait, uncharged. While a callable gives
         wrong `secrets`, the last good ones stay in force; the first must be good. Without secrets the origin must be
         loopback, and `insecure=True` must be given. `origins` are further ones by name, each an `Origin` with its own
-        secrets, circuit and lanes, which jobs ask for by the option `origin` (docs/origins.md).
+        secrets, circuit and lanes, for a job's option `origin`; `allow_urls` lists URLs for `url` (docs/origins.md).
         `authorize_fire(job)`, sync or async, is asked before each attempt: False parks the job as dead (`blocked`).
         `on_tick(covered_until, lateness)`, sync or async, is called after each pass over the schedules of an instance
         in which nothing failed: all their slots up to `covered_until` (epoch ms) are decided and on disk, the latest of
@@ -200,18 +202,17 @@ class ActorHost(Transferring):
         dispatcher = dispatcher_to(origin, signer, callback_path, transport_to(), random)
         named = to_named(origins, transport_to, random, insecure=insecure)
         door = door_of(store, provider, share, options.get("dispatch", True))
-        network = network_at(peer_address, provider)
         configured = {"origin": origin, "callback_path": callback_path, "secrets": secrets, **options}
-        configured |= {"origins": {name: asdict(one) for name, one in origins.items()}} if origins else {}
+        configured |= shapes_of(origins, allow_urls)
         return cls(
             provider,
             dispatcher,
             has_origin=None if isinstance(origin, str) else lambda: has_origin(read_origin),
-            named_origins=named,
+            named_origins=named | url_origin(allow_urls, secrets, transport, ca_file, random, insecure=insecure),
             clock=clock,
             random=random,
             sharing=sharing_through(door, clock, random, configured),
-            network=network,
+            network=network_at(peer_address, provider),
             **options,
         )
 

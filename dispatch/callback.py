@@ -40,6 +40,8 @@ class Callback(HandlerMembers, frozen=True):
     parent_is: str = ""
     """"": it succeeded. `dead`: the JSON tells of its death. `group`: it is a group."""
     timeout_ms: int = 60_000
+    url: str | None = None
+    """The place that the job named, if it is none of the host's origins."""
     trace: tuple[str, str] | None = None
     """The trace in which the job was scheduled: `traceparent` and `tracestate`."""
 

@@ -107,7 +107,7 @@ class Dispatcher:
             return outcome
         try:
             signer = self._signer if self._read_signer is None else self._read_signer()
-            url = self._url(signed=signer is not None)
+            url = self._url(callback, signed=signer is not None)
             body = body_of(callback)
             answer = await self.transport.post(
                 url,
@@ -119,7 +119,7 @@ class Dispatcher:
             )
             return classify(answer, now_ms)
         except TransportError as error:
-            return from_error(error)
+            return self._unanswered(error)
         except SettingsError as error:
             return AttemptOutcome(Verdict.UNREACHABLE, plain(error.message), code=ORIGIN_NOT_CONFIGURED)
         except Exception as error:
@@ -143,7 +143,11 @@ class Dispatcher:
     async def aclose(self) -> None:
         await self.transport.aclose()
 
-    def _url(self, *, signed: bool) -> str:
+    def _unanswered(self, error: TransportError) -> AttemptOutcome:
+        """Judge an attempt that brought no whole answer."""
+        return from_error(error)
+
+    def _url(self, callback: Callback, *, signed: bool) -> str:
         """Return where to send. Raise a SettingsError if there is no such place: no job is charged for that."""
         origin = self._origin if self._read_origin is None else _asked(self._read_origin)
         if not origin:

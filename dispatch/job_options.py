@@ -36,6 +36,7 @@ class SharedOptions(TypedDict, total=False):
     initiator: str | None
     origin: str | None
     rate: Rate | None
+    url: str | None
 
 
 class OneJobOptions(SharedOptions, total=False):
@@ -50,7 +51,7 @@ class OneJobOptions(SharedOptions, total=False):
     on_throttle: str
 
 
-EXTRAS: Final = ("origin", "rate")
+EXTRAS: Final = ("origin", "rate", "url")
 """Options that few have: rows keep them apart, in `extras`."""
 LOCAL: Final = frozenset({"initiator"})
 """Options that requests do not hold: over HTTP the token says who asks."""
@@ -102,6 +103,7 @@ class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omi
     max_concurrency: int | None = None
     origin: str | None = None
     rate: Rate | None = None
+    url: str | None = None
 
 
 class OptionsOfJob(ABC):
@@ -134,6 +136,8 @@ handler_values: Final = attrgetter(*HANDLER_OPTIONS)
 
 def extra_of(extras: Any, name: str) -> Any:
     """Return an option that few jobs have, from what their rows hold of it; None if it was not given."""
+    if name == "origin" and extras.url is not None:
+        return None  # rows of jobs with a URL hold one that nobody names
     value = getattr(extras, name)
     return rate_of(value) if name == "rate" else value or None
 
@@ -153,6 +157,11 @@ def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
         return found
 
     return read
+
+
+def place_in(extras: Any) -> dict[str, str | None]:
+    """Return the origin and the URL that were asked for, of the `extras` of a row or None."""
+    return {} if extras is None else {name: extra_of(extras, name) for name in ("origin", "url")}
 
 
 handler_options: Final = _reader(HandlerMembers)

@@ -12,11 +12,22 @@ from tocsin.dispatch.words import kind_of
 from tocsin.errors import SettingsError
 
 ORIGIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
-RESERVED: Final = frozenset({"url"})
-"""Names that no origin may have: jobs with a URL of their own go by it."""
+URL: Final = "url"
+"""Stands in the place of an origin's name in the rows of jobs with a URL of their own, which share its lanes."""
+RESERVED: Final = frozenset({URL})
+"""Names that no origin may have."""
 MOST: Final = 1_000
 """Origins of one host."""
 MAX_IN_FLIGHT: Final = (1, 10_000)
+
+
+def lacking(name: str) -> str:
+    """Say that a host has not what rows name, and how it gets it."""
+    if name == URL:
+        return "this host calls no URLs of jobs: open it with allow_urls=[...] (a server: TOCSIN_ALLOW_URLS)"
+    return (
+        f"this host has no origin {name!r}: open it with origins={{...}} (a server: [origins.{name}] in its settings)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

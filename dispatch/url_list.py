@@ -56,6 +56,10 @@ class UrlList:
         return checked
 
 
+NO_URLS: Final = UrlList(())
+"""The list of a host that was given none: jobs may name no URL."""
+
+
 def check_job_url(url: object, name: str = "url") -> str:
     """Return a URL as it is called. InvalidInputError unless all who read it read the same."""
     try:

@@ -20,6 +20,7 @@ from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.schedules import definition
 from tocsin.dispatch import failure, rate, retry
 from tocsin.dispatch.origin import ORIGIN_NAME
+from tocsin.dispatch.url_list import URL_LIMIT
 
 Schema = dict[str, Any]
 
@@ -82,6 +83,7 @@ OWNED_NAME: Final[Schema] = {"type": "string", "maxLength": 126, "pattern": "^[A
 """With the owner's name and a colon before it, it is a schedule's name."""
 INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}
 ORIGIN: Final[Schema] = {"type": "string", "maxLength": 64, "pattern": f"^{ORIGIN_NAME.pattern}$"}
+URL: Final[Schema] = {"type": "string", "maxLength": URL_LIMIT, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"}
 NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.NAME.pattern}$"}
 TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": NOT_BLANK}
 TRACE: Final[Schema] = {"type": "string"}

@@ -94,6 +94,9 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
     origin: Annotated[
         Scalar, shape(shapes.ORIGIN, "The named origin of the server that is called back, instead of its own.")
     ] = None
+    url: Annotated[
+        Scalar, shape(shapes.URL, "A URL of the server's list that is called back, instead of an origin.")
+    ] = None
     then: Annotated[
         list[FollowingRequest] | None,
         shape(

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.schedule_records import SchedulePut as SchedulePut
     from tocsin.actors.scheduler.model.schedule_records import ScheduleRecord as ScheduleRecord
     from tocsin.actors.scheduler.model.schedule_records import TriggeredRun as TriggeredRun
+    from tocsin.dispatch.allowed_urls import AllowedUrls as AllowedUrls
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.job_context import JobContext as JobContext
     from tocsin.dispatch.origin import Origin as Origin
@@ -113,6 +114,7 @@ _NAMES = {
     "Queue Record ScheduleSlot Scheduled Status",
     "actors.scheduler.model.schedule_records": "CronPreview Occurrence OccurrencePage Registration "
     "SchedulePage SchedulePut ScheduleRecord TriggeredRun",
+    "dispatch.allowed_urls": "AllowedUrls",
     "dispatch.catalog.catalog": "Catalog",
     "dispatch.job_context": "JobContext",
     "dispatch.pulled": "Claimed Settlement WorkerInfo WorkerSnapshot",

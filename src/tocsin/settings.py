@@ -18,7 +18,7 @@ from tocsin.settings_values import PARSERS, as_text
 
 CONFIG_FILE: Final = "tocsin.toml"
 PREFIX: Final = "TOCSIN_"
-HIDDEN: Final = ("secrets", "tokens")
+HIDDEN: Final = ("secrets", "url_secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
 PATHS: Final = ("ca_file",)
 """Settings that name a file; one in a settings file is relative to that file."""
@@ -42,6 +42,9 @@ class Settings:
     origin_url: str | None = None
     callback_path: str = "/_tocsin/callback"
     secrets: tuple[str, ...] = ()
+    allow_urls: tuple[str, ...] = ()
+    url_networks: tuple[str, ...] = ()
+    url_secrets: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
     lanes: int = 64
     max_in_flight: int = 256
@@ -172,7 +175,7 @@ def renewed(running: Settings, read: Settings) -> Settings:
             raise SettingsError(
                 f"{_as_variable(name)} are given no more; a running server does not do without: restart it for that"
             )
-    return replace(running, secrets=read.secrets, tokens=read.tokens, files=read.files)
+    return replace(running, **{name: getattr(read, name) for name in HIDDEN}, files=read.files)
 
 
 def check_server(settings: Settings) -> None:

@@ -161,6 +161,22 @@ def _secrets(value: object, label: str) -> tuple[str, ...]:
     return secrets
 
 
+def _allow_urls(value: object, label: str) -> tuple[str, ...]:
+    from tocsin.dispatch.url_list import UrlList
+
+    entries = tuple(_parts(value, label))
+    UrlList(entries, label)
+    return entries
+
+
+def _url_networks(value: object, label: str) -> tuple[str, ...]:
+    from tocsin.dispatch.addresses import Addresses
+
+    networks = tuple(_parts(value, label))
+    Addresses(networks, label)
+    return networks
+
+
 def _tokens(value: object, label: str) -> tuple[str, ...]:
     from tocsin.actors.http.tokens import parse_tokens
 
@@ -182,6 +198,9 @@ PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "origin_url": _origin,
     "callback_path": _path,
     "secrets": _secrets,
+    "allow_urls": _allow_urls,
+    "url_networks": _url_networks,
+    "url_secrets": _secrets,
     "tokens": _tokens,
     "lanes": _whole(1, 100_000, 64),
     "max_in_flight": _whole(1, 1_000_000, 256),

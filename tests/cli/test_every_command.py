@@ -13,7 +13,7 @@ import pytest
 from click.core import ParameterSource
 
 from tocsin.cli import failure, main
-from tocsin.settings import NAMES
+from tocsin.settings import HIDDEN, NAMES
 
 from .command_tree import CHANGING, CLIENTS, LOCAL, TREE, arguments, needed
 from .conftest import Canned, Run
@@ -26,6 +26,7 @@ OPTIONS = [
     for option in command.params
     if isinstance(option, click.Option) and name != "serve"
 ]
+FILES = [f"{name}_file" for name in HIDDEN]
 JUST = {"url", "token", "instance", "json", "store", "config"}
 OF_SERVERS = {"export", "import instance"}
 """Commands that ask a server, also where a store is set for those that open one."""
@@ -70,7 +71,7 @@ def test_every_option_comes_from_the_environment_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, option: click.Option
 ) -> None:
     if not option.allow_from_autoenv and option.envvar is None:  # read by `settings.load`, as `serve` does
-        assert flag_of(option).removeprefix("--").replace("-", "_") in (*NAMES, "config", "secrets_file", "tokens_file")
+        assert flag_of(option).removeprefix("--").replace("-", "_") in (*NAMES, "config", *FILES)
         return
     value = sample(option, tmp_path)
     monkeypatch.setenv(variable_of(name, option), value)
@@ -106,7 +107,7 @@ def test_every_option_of_serve_is_a_setting_or_has_its_variable_in_the_help(run:
     for option in TREE["serve"].params:
         assert isinstance(option, click.Option)
         word = flag_of(option).removeprefix("--").replace("-", "_")
-        assert word in (*NAMES, "secrets_file", "tokens_file", "config", "access_log", "log_level"), word
+        assert word in (*NAMES, *FILES, "config", "access_log", "log_level"), word
     for setting in ("store", "port", "origin_url"):
         assert f"TOCSIN_{setting.upper()}" in shown
 

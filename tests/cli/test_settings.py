@@ -63,6 +63,9 @@ def test_named_config_is_read_instead_of_the_default_one(tmp_path: Path) -> None
         ({}, {"TOCSIN_SECRETS": "short"}, "TOCSIN_SECRETS: a secret has 5 bytes, at least 24 are needed"),
         ({}, {"TOCSIN_SECRETS": "whsec_***"}, "TOCSIN_SECRETS: a secret must continue in base64"),
         ({}, {"TOCSIN_SECRETS": f"{SECRET},whsec_AAAA"}, "TOCSIN_SECRETS: secret 2 of 2 has 3 bytes"),
+        ({}, {"TOCSIN_ALLOW_URLS": "https://*/"}, "TOCSIN_ALLOW_URLS"),
+        ({}, {"TOCSIN_URL_NETWORKS": "10.0.0.1/8"}, "TOCSIN_URL_NETWORKS must hold networks like 10.1.0.0/16"),
+        ({}, {"TOCSIN_URL_SECRETS": "short"}, "TOCSIN_URL_SECRETS: a secret has 5 bytes, at least 24 are needed"),
         ({}, {"TOCSIN_TOKENS": "hush"}, "TOCSIN_TOKENS: number 1 of 1 must look like name:scope+scope"),
         ({}, {"TOCSIN_TOKENS": "a:all:hush"}, "TOCSIN_TOKENS: number 1 of 1: unknown scope 'all'; choose from read"),
         ({}, {"TOCSIN_SECRETS_FILE": "absent"}, "TOCSIN_SECRETS_FILE: "),
@@ -81,7 +84,7 @@ def test_wrong_setting_is_named_as_it_was_written(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("prot = 1", "unknown setting 'prot'; choose from ca_file, callback_path"),
+        ("prot = 1", "unknown setting 'prot'; choose from allow_urls, ca_file, callback_path"),
         ("port = ", "is not TOML"),
         ("port = true", "must be a whole number"),
         ("secrets = 7", "must be a list of texts"),

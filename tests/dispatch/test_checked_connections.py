@@ -4,16 +4,14 @@ nothing else is connected to. A socket that listens at every address of this mac
 from __future__ import annotations
 
 import asyncio
-import select
-import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.dispatch.addresses_here import HERE, PERMITTED, TRAP, Listener, leads_to
 from tests.dispatch.event_loops import anyio_backend as anyio_backend
 from tests.dispatch.scripted_server import (
-    PATIENCE_S,
     ScriptedServer,
     always_ok,
     answering,
@@ -22,64 +20,10 @@ from tests.dispatch.scripted_server import (
 )
 from tests.dispatch.test_transports import post
 from tocsin.dispatch.addresses import Addresses
-from tocsin.dispatch.names import AddressInfo, names
 from tocsin.dispatch.transport import NeverConnected, Transport
 from tocsin.dispatch.transports import default_transport
 
 pytestmark = pytest.mark.anyio
-
-HERE = [
-    "127.0.0.1",
-    "127.1",
-    "127.0.1",
-    "0x7f.1",
-    "0x7f000001",
-    "2130706433",
-    "0177.0.0.1",
-    "017700000001",
-    "127.0.0.1.",
-    "0.0.0.0",
-    "0",
-    "[::1]",
-    "[::]",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
-    "[0:0:0:0:0:ffff:127.0.0.1]",
-    "localhost",
-    "localhost.",
-    "LOCALHOST",
-]
-PERMITTED, TRAP = "127.0.0.2", "127.0.0.1"
-
-
-class Listener:
-    """Listens at every address of this machine, and accepts nobody until it is asked who has come."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
-        if self._socket.family == socket.AF_INET6:
-            self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self._socket.bind(("", 0))
-        self._socket.listen(64)
-        self._socket.setblocking(False)
-        self.port: int = self._socket.getsockname()[1]
-
-    def connections(self) -> int:
-        """How many have connected since this was asked before."""
-        count = 0
-        while True:
-            try:
-                self._socket.accept()[0].close()
-            except BlockingIOError:
-                return count
-            count += 1
-
-    def wait(self) -> bool:
-        """Wait until somebody has connected; False: nobody has for a long time."""
-        return bool(select.select([self._socket], [], [], PATIENCE_S)[0])
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 @pytest.fixture
@@ -105,20 +49,6 @@ async def good_and_trap() -> AsyncIterator[tuple[ScriptedServer, ScriptedServer]
         scripted_server(always_ok, address=TRAP, port=good.port) as trap,
     ):
         yield good, trap
-
-
-def leads_to(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[str]) -> list[str]:
-    """Let every name lead to the first of these, then to the next, and at last always to the last. Returned are the
-    names that are looked up."""
-    asked: list[str] = []
-
-    async def look_up(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[AddressInfo]:
-        asked.append(host)
-        addresses = answers[min(len(asked), len(answers)) - 1]
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (one, port)) for one in addresses]
-
-    monkeypatch.setattr(names, "look_up", look_up)
-    return asked
 
 
 @pytest.mark.parametrize("host", HERE)

@@ -94,8 +94,8 @@ ORIGINS = (
     Mutant(
         "origins: a name that the host has not is accepted",
         "actors/scheduler/client/job_checks.py",
-        "        if named is not None:\n            self._check_named(named)\n        elif queue",
-        "        if queue",
+        "        elif origin is not None:\n            self._check_named(origin)\n        elif queue",
+        "        elif queue",
         tests=(T + "test_an_unknown_name_is_refused_at_the_call_with_the_names_there_are",),
     ),
     Mutant(

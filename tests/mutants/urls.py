@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.breaking import Mutant
 
 CHECKED = "tests/dispatch/test_checked_connections.py::"
+OF_JOBS = "tests/actors/scheduler/test_urls_of_jobs.py::"
 LISTED = "tests/dispatch/test_url_list.py::"
 
 URLS = (
@@ -80,5 +81,47 @@ URLS = (
         "    if HIDDEN_SIGN.search(path):\n",
         "    if False:\n",
         tests=(LISTED + "test_what_two_readers_may_read_differently_is_no_url",),
+    ),
+    Mutant(
+        "urls: the list is not asked when a job is scheduled",
+        "actors/scheduler/client/job_checks.py",
+        "        self.urls.check(url, name)\n",
+        "        check_job_url(url, name)\n",
+        tests=(OF_JOBS + "test_a_url_that_the_list_has_not_is_refused_at_the_call",),
+    ),
+    Mutant(
+        "urls: the list is not asked before an attempt",
+        "dispatch/url_dispatcher.py",
+        "        if not self.urls.allows(url):\n",
+        "        if False:\n",
+        tests=(OF_JOBS + "test_a_job_whose_url_left_the_list_is_parked_unsent_and_goes_when_it_is_back",),
+    ),
+    Mutant(
+        "urls: one that is not reached opens the circuit of all",
+        "dispatch/url_dispatcher.py",
+        "        return replace(outcome, verdict=Verdict.FAILED) if",
+        "        return outcome if",
+        tests=(OF_JOBS + "test_one_that_is_not_reached_is_charged_and_opens_no_circuit",),
+    ),
+    Mutant(
+        "urls: the failures of others' receivers are the host's",
+        "actors/scheduler/inflight/sending.py",
+        "counts=gate.name != URL",
+        "counts=True",
+        tests=(OF_JOBS + "test_failures_of_others_receivers_are_not_the_hosts",),
+    ),
+    Mutant(
+        "urls: their receivers are given the host's secrets",
+        "actors/url_origin.py",
+        "        return own or of_host\n",
+        "        return of_host\n",
+        tests=(OF_JOBS + "test_a_job_goes_to_its_url_signed_with_the_secrets_of_the_list_only",),
+    ),
+    Mutant(
+        "urls: a host's transport for them checks no addresses",
+        "actors/url_origin.py",
+        ", addresses=Addresses(allowed.networks))",
+        ")",
+        tests=("tests/actors/test_url_connections.py::test_no_way_to_write_this_machine_leads_to_a_connection",),
     ),
 )

@@ -23,6 +23,7 @@ from tocsin.dispatch.instants import show
 from tocsin.dispatch.job_options import LOCAL, MEMBERS, OneJobOptions, SharedOptions
 from tocsin.dispatch.trace_context import Trace
 from tocsin.dispatch.tracing import API, Tracing
+from tocsin.dispatch.url_list import UrlList, check_job_url
 from tocsin.dispatch.words import SPEAKS_JSON, meant, word
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinError
 
@@ -75,12 +76,13 @@ class JobChecks:
         has_origin: Callable[[], bool] | None = None,
         *,
         origins: Collection[str] | None = None,
+        urls: UrlList | None = None,
         instance: str = "",
         tracing: Tracing | None = None,
     ) -> None:
         """Without `has_origin` every callback is taken to have somewhere to go, and without `origins` every origin that
-        a job names to be there. `instance` is named in spans."""
-        self.origins = origins
+        a job names to be there, and without `urls` every URL to be on the list. `instance` is named in spans."""
+        self.origins, self.urls = origins, urls
         self.instance, self._tracing = instance, tracing or Tracing()
         self.catalog, self.now_ms = catalog, now_ms
         self._mint, self._has_origin = arguments.Minting(random).next, has_origin
@@ -107,7 +109,7 @@ class JobChecks:
         """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`. `relative`: `due` is a delay
         from `now`. `trace` is what it was written down with; without it, the job has a span, if there are any here, in
         the current trace, or in that of `parent`, with which the request came."""
-        self.check_origin(options.get("queue"), options.get("origin"))
+        self.check_place(options.get("queue"), options.get("origin"), options.get("url"))
         job: NewJob | None = None
         if workflow is None:
             job = arguments.simple_job(path, args, due, options, now, self._mint, initiator, relative)
@@ -134,7 +136,7 @@ class JobChecks:
         self, path: str | None, workflow: str | None, args: bytes, delay_ms: int, options: Mapping[str, Any]
     ) -> Follower:
         """Check one job of a `then`."""
-        self.check_origin(options.get("queue"), options.get("origin"))
+        self.check_place(options.get("queue"), options.get("origin"), options.get("url"))
         made = arguments.follower(
             function_path=path, workflow=workflow, args=args, delay_ms=delay_ms,
             minted=self._mint(self.now_ms()), options=options,
@@ -142,16 +144,28 @@ class JobChecks:
         self.catalog.check(made.job, args)
         return made
 
-    def check_origin(self, queue: object, named: object = None) -> None:
+    def check_place(self, queue: object = None, origin: object = None, url: object = None) -> None:
         """Raise OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go; InvalidInputError
-        if it names an origin that this host has not."""
-        if named is not None:
-            self._check_named(named)
+        if it names an origin that this host has not, or a URL that it does not call."""
+        if url is not None:
+            self._check_url(url)
+        elif origin is not None:
+            self._check_named(origin)
         elif queue is None and self._has_origin is not None and not self._has_origin():
             how = "set TOCSIN_ORIGIN_URL at the server" if SPEAKS_JSON.get() else "open the host with origin=..."
             raise OriginNotConfiguredError(
                 f"callbacks have nowhere to go: {how}, or give the job a queue, from which a worker pulls it"
             )
+
+    def _check_url(self, url: object) -> None:
+        name = word("url")
+        if self.urls is None:
+            check_job_url(url, name)
+            return
+        if not self.urls.entries:
+            how = "set TOCSIN_ALLOW_URLS at the server" if SPEAKS_JSON.get() else "open it with allow_urls=[...]"
+            raise InvalidInputError(f"{name}: this host calls no URLs of jobs: {how}")
+        self.urls.check(url, name)
 
     def _check_named(self, named: object) -> None:
         if self.origins is None or named in self.origins or not isinstance(named, str):

@@ -28,7 +28,7 @@ class LocalPort:
         self.name = instance.name
         self.checks = JobChecks(
             service.catalog_check, service.host.random, instance.now_ms, service.has_origin,
-            origins=service.origins.names, instance=name, tracing=service.tracing,
+            origins=service.origins.names, urls=service.origins.urls, instance=name, tracing=service.tracing,
         )  # fmt: skip
         self.jobs = LocalJobs(instance)
         self.changes = LocalChanges(instance)

@@ -24,6 +24,7 @@ from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.definition import REVISION, schedule_name
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.schedules.series import next_of
+from tocsin.dispatch.job_options import place_in
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, NotFoundError, PayloadTooLargeError, RequestError, StoreFull
 
@@ -132,7 +133,7 @@ class LocalSchedules:
         self._check_ready(())
         known = await self.get(name) if self._looks_before_trigger() else None
         if known is not None:
-            self._checks.check_origin(known.queue)
+            self._checks.check_place(known.queue, known.origin, known.url)
             if not isinstance(known.raw_args, msgspec.UnsetType):  # else its job dies of that
                 self._checks.catalog.check(known, bytes(known.raw_args))  # the catalog may have changed since
         made = await self._one(name, events.TriggerSchedule(schedule_name(name), request, self._who))
@@ -167,9 +168,7 @@ class LocalSchedules:
 
     def _check_ready(self, news: Sequence[NewSchedule]) -> None:
         for new in news:
-            extras = new.definition.extras
-            named = None if extras is None else extras.origin or None
-            self._checks.check_origin(new.definition.queue or None, named)
+            self._checks.check_place(new.definition.queue or None, **place_in(new.definition.extras))
         provider = self._instance.store()
         if provider.full:
             raise StoreFull(f"{provider.trouble}; what is under way goes on")

@@ -68,9 +68,14 @@ class CallbackFailures:
         which = f"{failed:,} of the {failed + succeeded:,} callbacks of the last minute"
         return Cause(CALLBACKS_FAILING, f"{which} {FAULT}; the last one: {self._last}", None)
 
-    def note(self, job: str, path: str, outcome: AttemptOutcome) -> None:
-        """Note how an attempt of `job` (instance/id) ended."""
-        if outcome.verdict in SUCCEEDED:
+    def note(self, job: str, path: str, outcome: AttemptOutcome, *, counts: bool = True) -> None:
+        """Note how an attempt of `job` (instance/id) ended. If it does not count, its failure is logged and nothing
+        else: its receiver is somebody else's."""
+        said = f"{path}: {outcome.message or outcome.verdict.value}"
+        if not counts:
+            if outcome.verdict in FAILED:
+                self._failed(job, path, said)
+        elif outcome.verdict in SUCCEEDED:
             if self.in_a_row >= ALL_OF:
                 self._failed_lately.clear()  # it was named, and is over
             self.in_a_row = 0
@@ -79,14 +84,14 @@ class CallbackFailures:
                 self.watching = False
                 self._succeeded_lately.clear()
         elif outcome.verdict in FAILED:
-            self._last = f"{path}: {outcome.message or outcome.verdict.value}"
+            self._last = said
             self._since = self._since if self.in_a_row else self._now_ms()
             self.in_a_row += 1
             self.watching = True
             self._failed_lately.note()
-            self._failed(job, path)
+            self._failed(job, path, said)
 
-    def _failed(self, job: str, path: str) -> None:
+    def _failed(self, job: str, path: str, said: str) -> None:
         now, known = self._monotonic(), self._paths.get(path)
         if known is not None and now - known.logged_at < WINDOW_S:
             known.failures += 1
@@ -97,18 +102,18 @@ class CallbackFailures:
             self._unlogged += 1
             return
         self._lines += 1
-        self._log(job, path, 0 if known is None else known.failures)
+        self._log(job, path, said, 0 if known is None else known.failures)
         self._paths[path] = _Path(now)
         self._paths.move_to_end(path)
         if len(self._paths) > PATHS:
             self._paths.popitem(last=False)
 
-    def _log(self, job: str, path: str, before: int) -> None:
+    def _log(self, job: str, path: str, said: str, before: int) -> None:
         instance, _, job_id = job.partition("/")
         more = f"; {before:,} more of this path since the line before" if before else ""
         others = f"; {self._unlogged:,} of other paths were not logged" if self._unlogged else ""
         self._unlogged = 0
         log.warning(
-            "a callback failed: %s (job %s)%s%s", self._last, job, more, others,
+            "a callback failed: %s (job %s)%s%s", said, job, more, others,
             extra={"instance": instance, "id": job_id, "path": path},
         )  # fmt: skip

@@ -12,7 +12,10 @@ from typing import NamedTuple
 from tocsin.actors.scheduler.inflight.circuit import Broken, Circuit
 from tocsin.actors.scheduler.inflight.permits import Company, Permits
 from tocsin.dispatch.dispatcher import Dispatcher
+from tocsin.dispatch.origin import RESERVED, URL
 from tocsin.dispatch.tracing import Tracing
+from tocsin.dispatch.url_dispatcher import UrlDispatcher
+from tocsin.dispatch.url_list import NO_URLS, UrlList
 
 
 class NamedOrigin(NamedTuple):
@@ -64,11 +67,18 @@ class Origins:
             permits = Permits(one.max_in_flight or limit, circuit, monotonic, self.company)
             if shared[id(one.dispatcher.transport)] == 1:  # else nobody knows whose connection it is
                 one.dispatcher.tell_connections(circuit.connected)
+            permits.cools = name != URL
             if name:
                 self.company.add(name, permits)
             self.gates[name] = Gate(name, one.dispatcher, permits)
-        self.names = frozenset(named)
+        self.names = frozenset(named) - RESERVED
         """Those that jobs may name."""
+
+    @property
+    def urls(self) -> UrlList:
+        """Return the list of URLs that jobs may name."""
+        dispatcher = self.gates[URL].dispatcher if URL in self.gates else None
+        return dispatcher.urls if isinstance(dispatcher, UrlDispatcher) else NO_URLS
 
     @property
     def own(self) -> Permits:

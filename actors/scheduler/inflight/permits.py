@@ -77,6 +77,8 @@ class Company:
 class Permits:
     """The permits of one origin: at most `limit` callbacks in flight. Without any it is one that the host has not."""
 
+    cools = True
+    """False where many receivers stand behind it, of which one says nothing of the others."""
     _cools_until = 0.0
 
     def __init__(
@@ -126,6 +128,8 @@ class Permits:
     def cool(self, until: int) -> None:
         """Let nothing start before this instant, epoch ms of the host: the origin asked for that. An hour at most, and
         an earlier end than one that was asked for before changes nothing."""
+        if not self.cools:
+            return
         wait_s = min((until - self.circuit.now_ms()) / 1000, COOLED_MOST_S)
         self._cools_until = max(self._cools_until, self._monotonic() + wait_s)
         self._wake_first()

@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.dispatch.callback import AttemptOutcome, Callback, Occurrence, Verdict
 from tocsin.dispatch.dispatcher import ORIGIN_NOT_CONFIGURED
 from tocsin.dispatch.job_options import handler_options
+from tocsin.dispatch.origin import URL, lacking
 
 PULL_RULE_MS: Final = 10_000
 """So long the app's rule may take before a worker gets a job."""
@@ -53,12 +54,11 @@ class Sender:
             callback = msgspec.structs.replace(callback, timeout_ms=callback.timeout_ms - answer)
         gate = self._gates.get(claim.lease.origin)
         if gate is None:
-            said = f"this host has no origin {claim.lease.origin!r}"
-            return AttemptOutcome(Verdict.UNREACHABLE, said, code=ORIGIN_NOT_CONFIGURED)
+            return AttemptOutcome(Verdict.UNREACHABLE, lacking(claim.lease.origin), code=ORIGIN_NOT_CONFIGURED)
         outcome = await gate.dispatcher.attempt(callback, now_ms=self._now_ms())
         if self._failures.watching or outcome.verdict is not Verdict.DONE:
             job = claim.job
-            self._failures.note(f"{instance}/{job.id}", job.function_path or job.workflow or "", outcome)
+            self._failures.note(f"{instance}/{job.id}", job.target, outcome, counts=gate.name != URL)
         return outcome
 
     async def refusal(self, claim: Claim, instance: str) -> AttemptOutcome | None:
@@ -90,6 +90,7 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         parent=None if job.parent is None else (job.parent, claim.parent_result),
         parent_is="" if job.extras is None else job.extras.parent_is,
         timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
+        url=None if job.extras is None else job.extras.url,
         trace=job.trace,
         **handler_options(job),
     )

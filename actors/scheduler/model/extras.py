@@ -8,8 +8,9 @@ from typing import Any, Final
 from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.instants import show
-from tocsin.dispatch.origin import ORIGIN_NAME, RESERVED
+from tocsin.dispatch.origin import ORIGIN_NAME, RESERVED, URL
 from tocsin.dispatch.rate import Rate, Stored
+from tocsin.dispatch.url_list import check_job_url
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError
 
@@ -17,6 +18,8 @@ from tocsin.errors import InvalidInputError
 def extras_of(given: Mapping[str, Any]) -> JobExtras | None:
     """Return what stands in `extras` of a job's row; None if none of these options is given, as for most."""
     found = {name: check(given) for name, check in EXTRAS.items() if name in given}
+    if "url" in found:
+        found["origin"] = URL
     return JobExtras(**found) if found else None
 
 
@@ -28,6 +31,8 @@ def any_extras(jobs: Iterable[JobRow]) -> JobExtras | None:
 
 def _origin(given: Mapping[str, Any]) -> str:
     value = given["origin"]
+    if given.get("url") is not None:
+        raise InvalidInputError(f"give one of {word('url')} and {word('origin')}: a job goes to one place")
     if not isinstance(value, str) or not ORIGIN_NAME.fullmatch(value) or value in RESERVED:
         raise InvalidInputError(
             f"{word('origin')} must be the name of one of the host's origins, at most 64 of [A-Za-z0-9_.-], not "
@@ -47,8 +52,15 @@ def _rate(given: Mapping[str, Any]) -> Stored:
     return value.stored
 
 
+def _url(given: Mapping[str, Any]) -> str:
+    if given.get("queue") is not None:
+        raise InvalidInputError(f"give one of {word('url')} and queue: jobs of a queue are not called back")
+    return check_job_url(given["url"], word("url"))
+
+
 EXTRAS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "origin": _origin,
     "rate": _rate,
+    "url": _url,
 }
 """The check of each option, by its name; it returns the member of that name."""

@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.later_rows import LaterRow
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
-from tocsin.dispatch.job_options import record_options
+from tocsin.dispatch.job_options import place_in, record_options
 
 
 @dataclass(slots=True)
@@ -117,8 +117,8 @@ def _following(one: Follower) -> records.Following:
     job = one.job
     return records.Following(
         id=job.id, function_path=job.function_path, workflow=job.workflow, queue=job.queue or None,
-        origin=None if job.extras is None else job.extras.origin or None,
         delay_ms=one.delay_ms, then=following(one.then), on_dead=following(one.on_dead),
+        **place_in(job.extras),
     )  # fmt: skip
 
 

@@ -49,6 +49,7 @@ class Following(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=
     workflow: str | None = None
     queue: str | None = None
     origin: str | None = None
+    url: str | None = None
     delay_ms: int = 0
     then: Sequence[Following] = ()
     on_dead: Sequence[Following] = ()

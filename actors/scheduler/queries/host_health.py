@@ -28,6 +28,7 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.origin_words import causes, in_words, what_fails
 from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
 from tocsin.dispatch.durations import span
+from tocsin.dispatch.origin import lacking
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.residency.provider import NamedStores
@@ -169,8 +170,7 @@ class HostHealth:
         """Say of callbacks to named origins that they have nowhere to go, or are late though they could start."""
         clock = self._host().clock
         if unknown := sorted(late.keys() - self._gates.keys()):
-            said = f"callbacks are due for the origin {unknown[0]}, which this host has not: open it with origins="
-            yield health.Cause(health.ORIGIN_NOT_CONFIGURED, f"{said} (a server: [origins.{unknown[0]}])")
+            yield health.Cause(health.ORIGIN_NOT_CONFIGURED, f"callbacks are due, and {lacking(unknown[0])}")
         for name in sorted(late.keys() & self._gates.keys()):
             to = None if lanes is None else lanes.to(name)
             hindrances = [] if to is None else to.hindrances(0)

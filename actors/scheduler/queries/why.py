@@ -25,6 +25,7 @@ from tocsin.actors.scheduler.state.job_queues import slots_left
 from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.actors.scheduler.transitions.job import is_expired
 from tocsin.dispatch.durations import span
+from tocsin.dispatch.origin import lacking
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
@@ -71,7 +72,8 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
             )
         ]
     record, level = found.record(now), level_of(found.place)
-    facts = facts.of_origin(record.origin) if record.origin else facts
+    if (extras := found.job.extras) is not None and extras.origin:
+        facts = facts.of_origin(extras.origin)
     if record.state == "dead":
         return [*_moves(await _instance(view)), await _dead(view, record)]
     if record.state == "running":
@@ -313,8 +315,7 @@ def of_callbacks(code: str, facts: Facts) -> Reason:
         HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight{to} are: {facts.in_flight} of "
         f"this scheduler, {max(facts.max_in_flight - facts.in_flight, 0)} of others",
         HOST_HELD: "a job that four hosts were lost with runs alone on this host, or is about to; others go on then",
-        ORIGIN_NOT_CONFIGURED: f"this host has no origin {facts.origin!r}: open it with origins={{...}} (a server: "
-        f"[origins.{facts.origin}] in its settings)",
+        ORIGIN_NOT_CONFIGURED: lacking(facts.origin),
         ORIGIN_COOLING: f"the origin{named} asked for no callbacks for {_span(cools_ms)} more",
         SUSPECTS_FULL: f"all {facts.max_suspects} places of this host for jobs that hosts were lost with are taken",
     }

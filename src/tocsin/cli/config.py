@@ -56,7 +56,8 @@ def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in values.items():
-        shown = Text("not set", style="dim") if value is None else Text(printable(value))
+        listed = ", ".join(value) or None if isinstance(value, tuple) else value
+        shown = Text("not set", style="dim") if listed is None else Text(printable(listed))
         table.add_row(Text(name), shown, *([Text(sources[name], style="dim")] if origin else []))
     show(table)
 

@@ -99,6 +99,7 @@ OPTIONS: Final = (
     Option("priority", "--priority", "-9..9; 9 is most urgent.", title="priority", typed=NUMBER),
     Option("labels", "--label", "May be repeated.", listed, "labels", ", ".join, {"multiple": True}),
     Option("origin", "--origin", "The server's named origin to call back.", title="origin", typed=NAME),
+    Option("url", "--callback-url", "A URL of the server's list to call back.", title="url", typed={"metavar": "URL"}),
     Option("shardKey", "--shard-key", "Rides along to the receiver.", title="shard key"),
     Option("retry", "", "", title="retry", show=compact),
     Option("retry.maxRetries", "--max-retries", "Tries after the first (default: 5).", typed=NUMBER),

@@ -35,6 +35,9 @@ class Reload:
     def secrets(self) -> tuple[str, ...]:
         return self.settings.secrets
 
+    def url_secrets(self) -> tuple[str, ...]:
+        return self.settings.url_secrets
+
     def tokens(self) -> tuple[str, ...]:
         return self.settings.tokens
 

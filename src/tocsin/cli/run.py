@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.due_run import DueRun
 
 USED: Final = (
-    "store", "origin_url", "callback_path", "secrets", "lanes", "max_in_flight", "timeout_ms", "insecure", "ca_file",
-    "log_format",
+    "store", "origin_url", "callback_path", "secrets", "allow_urls", "url_networks", "url_secrets", "lanes",
+    "max_in_flight", "timeout_ms", "insecure", "ca_file", "log_format",
 )  # fmt: skip
 """The settings of a server that a run uses."""
 
@@ -32,6 +32,9 @@ USED: Final = (
 @setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")
 @setting("--callback-path", "Their path (default: /_tocsin/callback).", metavar="PATH")
 @setting("--secrets-file", "File with signing secrets, the first signs first.", metavar="FILE")
+@setting("--allow-urls", "URLs that jobs may name, like https://*.customer.example/in/.", metavar="URL,...")
+@setting("--url-networks", "Networks besides public ones that those may lead to.", metavar="NETWORK,...")
+@setting("--url-secrets-file", "File with the secrets for those (default: the others).", metavar="FILE")
 @setting("--lanes", "Callbacks in flight per scheduler (default: 64).", metavar="N")
 @setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
 @setting("--timeout-ms", "How long a callback may take where nothing else is said (default: 60000).", metavar="MS")

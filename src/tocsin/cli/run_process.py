@@ -12,6 +12,7 @@ from tocsin.cli.failure import Interrupted
 from tocsin.cli.http_server import loop_factory
 from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
+from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ async def _run(settings: Settings, end: int | None, max_seconds: float | None) -
         origin=settings.origin_url,
         callback_path=settings.callback_path,
         secrets=settings.secrets,
+        allow_urls=AllowedUrls(settings.allow_urls, networks=settings.url_networks, secrets=settings.url_secrets),
         insecure=settings.insecure,
         lanes=settings.lanes,
         max_in_flight=settings.max_in_flight,

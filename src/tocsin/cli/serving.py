@@ -24,6 +24,7 @@ from tocsin.cli.reloading import Reload
 from tocsin.cli.service_manager import tell
 from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
+from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.settings import Settings
 
 log = logging.getLogger("tocsin.http")
@@ -103,6 +104,7 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
         origin=settings.origin_url,
         callback_path=settings.callback_path,
         secrets=reload.secrets,
+        allow_urls=AllowedUrls(settings.allow_urls, networks=settings.url_networks, secrets=reload.url_secrets),
         insecure=settings.insecure,
         lanes=settings.lanes,
         max_in_flight=settings.max_in_flight,
@@ -148,7 +150,8 @@ class _Stop:
 async def _announce(server: Server, settings: Settings, listener: socket.socket) -> None:
     await server.ready.wait()
     if settings.origin_url is None:
-        origin = "no origin, so only jobs with a queue are taken until TOCSIN_ORIGIN_URL (--origin-url) is set"
+        urls = " or a URL of the list" if settings.allow_urls else ""
+        origin = f"no origin, so only jobs with a queue{urls} are taken until TOCSIN_ORIGIN_URL (--origin-url) is set"
     else:
         signed = "signed" if settings.secrets else "UNSIGNED"
         origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"

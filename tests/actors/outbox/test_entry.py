@@ -114,7 +114,7 @@ def test_every_option_of_a_job_comes_over() -> None:
     in_ms = ("keep_result_ms", "max_wait_ms", "throttle_ms")
     known = {one.removesuffix("_ms") if one in in_ms else one for one in OPTIONS - {"debounce_ms"}}
     assert known == {*MEMBERS, "initiator"} == JobOptions.__annotations__.keys(), "an option is new"
-    assert given.keys() == known - {"queue", "origin", "max_wait"}, "those that this host takes for a callback"
+    assert given.keys() == known - {"queue", "origin", "url", "max_wait"}, "those that this host takes for a callback"
 
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:
