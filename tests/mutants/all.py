@@ -25,6 +25,7 @@ from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.owning import OWNING
 from tests.mutants.pages import PAGES
 from tests.mutants.postgresql import POSTGRESQL
+from tests.mutants.putting_off import PUTTING_OFF
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.routing import OF_ROUTING
 from tests.mutants.several_stores import SEVERAL_STORES
@@ -38,6 +39,7 @@ from tests.mutants.work_pages import WORK_PAGES
 from tests.mutants.workers import WORKERS
 
 MUTANTS = (
+    *PUTTING_OFF,
     *UNDOING,
     *ORIGINS,
     *JOBS,

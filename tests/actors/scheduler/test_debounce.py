@@ -105,6 +105,19 @@ async def test_a_kept_call_takes_the_place_of_the_retry_of_a_run_that_failed(sim
 
 
 @on_simulated_host()
+async def test_a_call_that_finds_a_retry_begins_anew(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: Answer(200 if one.body["args"]["n"] else 500, {}, b"")
+    await call(sim, 0, "1s", max_wait="5s")
+    await sim.sleep(20)  # it waits for its first retry, at 31 s
+    await call(sim, 1, "4s", max_wait="5s")
+    record = await sim.jobs.get("x")
+    assert record is not None and (record.attempt, record.attempts) == (0, 0)
+    await sim.sleep(100)
+
+    assert (ran(sim), sim.times("x")) == ([0, 1], [1_000, 24_000])
+
+
+@on_simulated_host()
 async def test_a_call_kept_for_a_run_that_dies_runs_under_another_id_and_the_letter_keeps_its_own(
     sim: SimulatedHost,
 ) -> None:

@@ -112,7 +112,7 @@ class Story:
             before = at
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_newest_args_run_in_time_and_no_more_often_than_was_said(seed: int) -> None:
     async def main(random: Random) -> None:
         sim = SimulatedHost(random)
