@@ -229,8 +229,8 @@ JOBS = (
     Mutant(
         "submit: two jobs of a batch have one id",
         "actors/scheduler/transitions/submit.py",
-        "        known[job.id] = Known(job, AtRow(job.scheduled_for))\n",
-        "",
+        "accepted = known[new.job.id] = accept(",
+        "accepted = accept(",
         tests=(T + "test_lifecycle.py::test_a_batch_answers_each_job_for_itself",),
     ),
     Mutant(

@@ -35,8 +35,8 @@ OUTBOX_MAIL = (
     Mutant(
         "outbox mail: a refused job is told to nobody, and lost",
         SUBMIT,
-        "            if answer is not None and new.parked_as and isinstance(answer, DuplicateScheduleIdError):\n",
-        "            if False:\n",
+        "        if answer is not None and new.parked_as and isinstance(answer, DuplicateScheduleIdError):\n",
+        "        if False:\n",
         tests=(MAIL + "test_a_row_whose_id_is_taken_is_a_dead_letter_once",),
     ),
     Mutant(
@@ -49,8 +49,8 @@ OUTBOX_MAIL = (
     Mutant(
         "outbox mail: a job beyond the quota is lost",
         SUBMIT,
-        "            answers.append(await _kept_as_letter(turn, new, refused) if new.parked_as else refused)\n",
-        "            answers.append(refused)\n",
+        "        return await _kept_as_letter(turn, new, refused) if new.parked_as else refused\n",
+        "        return refused\n",
         tests=(LETTER + "test_a_used_up_quota_makes_a_dead_letter_of_it_too",),
     ),
 )

@@ -16,7 +16,7 @@ PUTTING_OFF = (
         F,
         "        first, said = before\n",
         "        first, said = now, before[1]\n",
-        tests=(D + "it_is_put_off_no_further_than_max_wait_from_the_first_call",),
+        tests=(D + "an_end_that_only_a_later_call_names_counts_from_the_first_call",),
     ),
     Mutant(
         "debounce: a later call takes back the end that was promised",
@@ -133,7 +133,7 @@ PUTTING_OFF = (
     Mutant(
         "throttle: a call that comes again after its answer was lost is refused",
         F,
-        "if job.incarnation and job.incarnation == period.incarnation:",
+        "if period is not None and job.incarnation and job.incarnation == period.incarnation:",
         "if False:",
         tests=(C + "a_throttled_job_that_comes_again_is_answered_as_at_first",),
     ),

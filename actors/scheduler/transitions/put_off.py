@@ -90,13 +90,13 @@ async def _throttled(
     value = await state.storage.get(key)
     period = None if value is None else state.read(ThrottleRow, key, value)
     left = 0 if period is None else left_of(period, turn.now)
+    if period is not None and job.incarnation and job.incarnation == period.incarnation:
+        return Scheduled(job.id, job.scheduled_for, True)  # the same call again, whose job has ended
     if merges:
         if holder is not None and not started and not holder.at.attempt:
             return replace(new, throttle=None, job=replace(job, scheduled_for=holder.at.next_at))
         return replace(new, job=replace(job, scheduled_for=max(job.scheduled_for, min(turn.now + left, LARGEST_MS))))
-    if left and period is not None:
-        if job.incarnation and job.incarnation == period.incarnation:
-            return Scheduled(job.id, job.scheduled_for, True)
+    if left:
         return ThrottledError(
             f"id {job.id!r} has had its job of {new.throttle[0]} ms: the next one is accepted in {left} ms",
             id=job.id, retryAfterMs=left,

@@ -56,6 +56,19 @@ async def test_no_later_call_takes_back_the_end_that_an_earlier_one_was_promised
 
 
 @on_simulated_host()
+async def test_an_end_that_only_a_later_call_names_counts_from_the_first_call(sim: SimulatedHost) -> None:
+    await call(sim, 0)
+    await sim.sleep(1)
+    await call(sim, 1, max_wait="4s")
+    for n in range(2, 6):
+        await sim.sleep(1)
+        await call(sim, n)
+    await sim.sleep(20)
+
+    assert ran(sim)[0] == 3 and sim.times("x")[0] == 4000
+
+
+@on_simulated_host()
 async def test_256_callers_at_once_make_one_job_and_their_last_args_run(sim: SimulatedHost) -> None:
     async def one(n: int) -> bool:
         return (await sim.port.jobs.submit(sim.port.checks.job(job(n), sim.now))).created
@@ -141,6 +154,7 @@ async def test_who_cancels_the_id_cancels_the_run_and_the_kept_call(sim: Simulat
     await sim.sleep(2)
     await call(sim, 1, pool="p")
     assert (await sim.jobs.cancel("x")).was_running
+    assert await sim.jobs.get("x") is None
     await call(sim, 2, pool="p")
     await sim.sleep(30)
 
