@@ -6,12 +6,14 @@ Every filter is checked again on the job itself. This module reads keys and summ
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.line_names import queue_in
+from tocsin.actors.scheduler.model.line_names import whole as whole_line
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.rows import (
     DUE_DIGITS,
@@ -38,6 +40,8 @@ PAGE: Final = 5_000
 INDEX_ROWS: Final = 100_000
 """The most rows of an index that a page reads: about 0.2 s."""
 LINES_MERGED: Final = 1_000
+BUCKETS_MERGED: Final = 1_000
+"""Of more than these, which only shard keys that have turns can have, all are read and sorted."""
 SORTED: Final = 1_000
 """How many jobs of a label are sorted by due instant at once: as many as a page may show."""
 Place = tuple[int, str]
@@ -250,12 +254,53 @@ async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | No
     them."""
     while True:
         buckets = [bucket_prefix(*name, priority) for name, priority, _ in await _buckets(view, wanted, LINES_MERGED)]
+        if len(buckets) > BUCKETS_MERGED:  # of shard keys, most of which have few jobs
+            async for sorted_chunk in _sorted_lines(view, buckets, now, place, wanted):
+                yield sorted_chunk
+            return
         chunk, more = await _chunk(view, buckets, now, place, wanted)
         if chunk:
             yield Chunk(chunk, chunk[-1], 0)
             place = chunk[-1]
         if not more:
             return
+
+
+async def _sorted_lines(
+    view: StoreView, buckets: Sequence[bytes], now: int, place: Place | None, wanted: Filter
+) -> Chunks:
+    """Sort jobs of many buckets and of leases, 1,000 at a time; each time the rows of all of them are read."""
+    more = True
+    while more:
+        leases = await whole(view, b"lease/") if wanted.state in (None, "running") else []
+        best = [entry for entry in _running(leases, wanted) if place is None or entry > place]
+        looked, more = len(leases), False
+        for start in range(0, len(buckets), CHUNK):
+            ranges = [(*_bounds(prefix, now, wanted), SORTED) for prefix in buckets[start : start + CHUNK]]
+            if place is not None:
+                ranges = [
+                    (max(one[0], prefix + b"%015d/%b\x00" % (place[0], place[1].encode())), one[1], one[2])
+                    for prefix, one in zip(buckets[start : start + CHUNK], ranges, strict=True)
+                ]
+            found = await view.scan_many([(low, max(low, high), limit) for low, high, limit in ranges])
+            best += [split_line_tail(key) for rows in found for key, _ in rows]
+            looked += sum(map(len, found))
+            more = more or any(len(rows) == SORTED for rows in found)
+            if looked > INDEX_ROWS:
+                raise InvalidInputError(
+                    f"order=due sorts at most {INDEX_ROWS} jobs where shard keys have turns and there are more: "
+                    "use order=id"
+                )
+            if len(best) > 2 * SORTED:
+                best, more = heapq.nsmallest(SORTED, best), True
+        more = more or len(best) > SORTED
+        best = sorted(set(best))[:SORTED]
+        for first in range(0, len(best), CHUNK):
+            some = best[first : first + CHUNK]
+            yield Chunk(some, some[-1], 0)
+        if not best:
+            return
+        place = best[-1]
 
 
 async def _chunk(
@@ -318,11 +363,8 @@ async def _buckets(view: StoreView, wanted: Filter, most: int | None = None) -> 
     if wanted.state == "running":
         return []
     prefix = b"lines/%b/" % wanted.pool.encode() if wanted.pool is not None else b"lines/"
-    if wanted.queue is None and most is not None:
-        lines = await view.scan(prefix, after(prefix), limit=most + 1)
-    else:
-        lines = [row for row in await whole(view, prefix) if wanted.queue is None or _is_of(row[0], wanted.queue)]
-    if most is not None and len(lines) > most:
+    lines = [row for row in await whole(view, prefix) if wanted.queue is None or _is_of(row[0], wanted.queue)]
+    if most is not None and len(lines) > most and len({_in_one_order(key) for key, _ in lines}) > most:
         raise InvalidInputError(
             f"order=due merges at most {most} lines with waiting jobs and there are more: "
             "ask for one pool or queue, or use order=id"
@@ -333,6 +375,12 @@ async def _buckets(view: StoreView, wanted: Filter, most: int | None = None) -> 
         if (row := read(LinesRow, key, value)) is not None
         for priority, (count, _) in row.buckets.items()
     ]
+
+
+def _in_one_order(key: bytes) -> tuple[str, str]:
+    """Return what the lines of shard keys that have turns have in common."""
+    pool, line = split_lines_key(key)
+    return pool, whole_line(line)
 
 
 def _is_of(key: bytes, queue: str) -> bool:

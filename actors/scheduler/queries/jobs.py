@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.model.flow_rows import PoolFlow
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.later_rows import LaterRow, later_key
 from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in
+from tocsin.actors.scheduler.model.line_names import whole as whole_line
 from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.rate_rows import RateRow, cools_until, opens_at, rate_key
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
@@ -211,12 +212,12 @@ async def due_callbacks(view: StoreView, until: int, origin: str = "") -> int:
 
 
 async def due_by_line(view: StoreView, lines: Sequence[Row], now: int) -> Counter[tuple[str, str]]:
-    """Count the due jobs of each pool and queue that has any, each up to a bound."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Count the due jobs of each pool and queue that has any, each up to a bound; lines of shard keys are one."""
+    due: dict[tuple[str, str], dict[tuple[str, str, int], tuple[int, int]]] = {}
     for name, bucket in buckets_of(lines).items():
         if bucket[0] and bucket[1] <= now:
-            found[name[0], name[1]] += (await due_in(view, {name: bucket}, now))[0]
-    return found
+            due.setdefault((name[0], whole_line(name[1])), {})[name] = bucket
+    return Counter({name: (await due_in(view, buckets, now))[0] for name, buckets in due.items()})
 
 
 def instance_row(rows: Sequence[Row]) -> InstanceRow:
@@ -295,6 +296,7 @@ async def pool(view: StoreView, name: str, now: int) -> Pool:
     rows, lines, leases, rates = await view.scan_many(
         [one(pool_key(name)), (prefix, after(prefix), PAGE), (b"lease/", after(b"lease/"), PAGE), one(rate_key(name))]
     )
+    lines += await _rest(view, prefix, lines)
     leases += await _rest(view, b"lease/", leases)
     row = (read(PoolRow, rows[0][0], rows[0][1]) if rows else None) or PoolRow(1)
     queued = sum(

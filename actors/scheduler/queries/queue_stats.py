@@ -23,6 +23,8 @@ from tocsin.actors.scheduler.state.path_counts import PATH_BYTES, PATHS, path_ke
 from tocsin.storage.api import Range, StoreView, after
 
 DUE_COUNTED = 10_000
+READ_AT_ONCE = 16
+"""Buckets, of which many have few jobs where shard keys have turns."""
 PAGE = 5_000
 
 
@@ -63,12 +65,15 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
 
 async def _due(view: StoreView, prefixes: Sequence[bytes], now: int) -> int:
     due = 0
-    for prefix in prefixes:
-        one: Range = (prefix, prefix + b"%015d/" % (now + 1), DUE_COUNTED - due)
-        due += len((await view.scan_many([one]))[0])
+    for start in range(0, len(prefixes), READ_AT_ONCE):
+        some: list[Range] = [
+            (prefix, prefix + b"%015d/" % (now + 1), DUE_COUNTED - due)
+            for prefix in prefixes[start : start + READ_AT_ONCE]
+        ]
+        due += sum(map(len, await view.scan_many(some)))
         if due >= DUE_COUNTED:
             break
-    return due
+    return min(due, DUE_COUNTED)
 
 
 async def is_counted(view: StoreView) -> bool:

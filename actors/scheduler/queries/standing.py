@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in
+from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in, shard_in
 from tocsin.actors.scheduler.model.rate_rows import RateRow, opens_at
 from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
 from tocsin.actors.scheduler.state.job_queues import slots_left
@@ -45,6 +45,12 @@ class Standing:
     """How many ended over a minute ago, by the wall clock, and are still there."""
 
 
+def is_held_back(pool: PoolRow | None, running: int) -> bool:
+    """Return whether so many jobs of a shard key run that no more of it may in this pool."""
+    flow = None if pool is None else pool.flow
+    return flow is not None and flow.fair and flow.per_key is not None and running >= flow.per_key
+
+
 def standing(
     buckets: Buckets,
     pools: Mapping[str, PoolRow],
@@ -58,6 +64,7 @@ def standing(
 ) -> Standing:
     """Work it out from rows of one snapshot."""
     held = Counter(lease.pool for lease in leases)
+    keys = Counter((lease.pool, lease.shard) for lease in leases if lease.shard)
     late: dict[str, int] = {}
     named: dict[str, int] = {}
     due = False
@@ -68,6 +75,8 @@ def standing(
             continue
         of_base = named if base.startswith(ORIGIN) else late
         of_base.setdefault(base, 0)
+        if pool and is_held_back(pools.get(pool), keys[pool, shard_in(line)]):
+            continue
         if not level_in(line) and (not pool or slots_left(row := pools.get(pool), held[pool])):
             opened = opens_at(row.flow, rates.get(pool)) if pool and row is not None else 0
             of_base[base] = max(of_base[base], now - max(first, opened))

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.calls import put_off
 from tocsin.actors.scheduler.queries.in_front import COUNTED, in_front, in_lanes
+from tocsin.actors.scheduler.queries.keys import of_key, place_words
 from tocsin.actors.scheduler.state.job_queues import slots_left
 from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.actors.scheduler.transitions.job import is_expired
@@ -30,7 +31,7 @@ from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
 HOLDERS_NAMED = 20
-WITH_LINE: Final = frozenset({"POOL_FULL", "POOL_RATE", LANES_FULL, HOST_FULL, "NO_WORKER"})
+WITH_LINE: Final = frozenset({"POOL_FULL", "POOL_RATE", "KEY_FULL", LANES_FULL, HOST_FULL, "NO_WORKER"})
 """Reasons that end for one job after the other."""
 
 
@@ -89,7 +90,7 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     pool: Pool | None = None
     if record.pool is not None:
         pool = await query.pool(view, record.pool, now)
-        said.extend(of_pool(pool, now, facts.wall))
+        said.extend([*of_pool(pool, now, facts.wall), *await of_key(view, found, pool)])
     if record.queue is None:
         held = [of_callbacks(code, facts) for code in facts.hindrances(level)]
         said += of_host(facts) + [await _in_lanes(view, one, facts) if one.code == LANES_FULL else one for one in held]
@@ -108,9 +109,7 @@ async def _with_place(
     if not moving:
         return list(said)
     behind = await in_front(view, found, now)
-    jobs = {0: "it is the first in its line", 1: "1 job of its line goes before it"}
-    more = " or more" if behind >= COUNTED else ""
-    where = jobs.get(behind, f"{behind:,} jobs{more} of its line go before it")
+    where = place_words(behind, " or more" if behind >= COUNTED else "", found)
     placed = [
         msgspec.structs.replace(one, message=f"{one.message}; {where}", behind=behind) if one in moving else one
         for one in said

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Final
 
+from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.state.line import PRIORITY_MS as PRIORITY_MS
 from tocsin.actors.scheduler.state.line import Line as Line
 from tocsin.actors.scheduler.state.line import PriorityBucket as PriorityBucket
@@ -45,10 +46,12 @@ class ReadyHeap:
 
     def enter_rota(self, rota: Rota) -> None:
         """Give the rota its valid entry, if its pool has room: for now if jobs are ready, else for when they are."""
-        rota.serial = 0
         due = 0 if rota.is_ready() else rota.first_due
+        if rota.serial and due is not None and due >= rota.looked_at:
+            return  # its entry comes no later
+        rota.serial = 0
         if due is not None and self._may_start(rota.line):
-            rota.serial = next(self._serial)
+            rota.serial, rota.looked_at = next(self._serial), due
             heapq.heappush(self._future, (due, rota.serial, rota))
             if len(self._future) > self._compact_at:
                 self._compact()
@@ -155,7 +158,9 @@ class ReadyHeap:
     def _is_promoted(self, rota: Rota, now: int) -> bool:
         """Let those of a rota take part that are due, with an entry for when the next one is."""
         is_ready = rota.promote(now)
-        if (due := rota.first_due) is not None:
+        due = rota.first_due
+        rota.looked_at = LARGEST_MS if due is None else due
+        if due is not None:
             heapq.heappush(self._future, (due, rota.serial, rota))
         return is_ready
 

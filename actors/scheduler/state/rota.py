@@ -38,7 +38,8 @@ class Rota:
     """The lines of one pool and base whose jobs have turns by shard key."""
 
     __slots__ = (
-        "_by_order", "_by_share", "_future", "_held_back", "count", "line", "lines", "order", "serial", "shares"
+        "_by_order", "_by_share", "_future", "_held_back", "count", "line", "lines", "looked_at", "order", "serial",
+        "shares"
     )  # fmt: skip
     is_rota: ClassVar[Literal[True]] = True
 
@@ -51,6 +52,7 @@ class Rota:
         self.count = 0
         """How many jobs wait in its lines."""
         self.serial = 0  # of its valid entries in a `ReadyHeap`
+        self.looked_at = 0  # when its valid entry among those of the future comes
         self.order = 0  # where it stands among those that are ready
         self._held_back = held_back
         self._future: list[tuple[int, int, PriorityBucket]] = []

@@ -1,0 +1,40 @@
+"""Say of a job whose shard key has turns with others what that means for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.line_names import shard_of
+from tocsin.actors.scheduler.model.pool_records import Pool
+from tocsin.actors.scheduler.model.records import Reason
+from tocsin.actors.scheduler.model.rows import LeaseRow, split_lease_key
+from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.storage.api import StoreView
+
+
+async def of_key(view: StoreView, found: Found, pool: Pool) -> Sequence[Reason]:
+    """Say that as many jobs of its key run as may; nothing if one more may."""
+    if not pool.fair or pool.max_per_key is None:
+        return []
+    shard, held = shard_of(found.job.shard_key or ""), list[tuple[int, str]]()
+    for key, value in await query.whole(view, b"lease/"):
+        lease = query.read(LeaseRow, key, value)
+        if lease is not None and (lease.pool, lease.shard) == (pool.name, shard):
+            held.append((lease.until, split_lease_key(key)[0]))
+    if len(held) < pool.max_per_key:
+        return []
+    key_said = f"shard key {found.job.shard_key!r}" if found.job.shard_key else "no shard key"
+    said = f"{len(held)} jobs with {key_said} run in pool {pool.name}, and no more than {pool.max_per_key} may at once"
+    return [Reason("KEY_FULL", said, min(held)[0], pool.name, [job_id for _, job_id in sorted(held)][:20])]
+
+
+def place_words(behind: int, more: str, found: Found) -> str:
+    """Say how many jobs go before a job in its line."""
+    if found.place.in_turn:
+        key = "its shard key, which has turns with others"
+        return {0: f"it is the first of {key}", 1: f"1 job of {key}, goes before it"}.get(
+            behind, f"{behind:,} jobs{more} of {key}, go before it"
+        )
+    words = {0: "it is the first in its line", 1: "1 job of its line goes before it"}
+    return words.get(behind, f"{behind:,} jobs{more} of its line go before it")
