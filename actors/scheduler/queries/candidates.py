@@ -276,13 +276,12 @@ async def _sorted_lines(
         best = [entry for entry in _running(leases, wanted) if place is None or entry > place]
         looked, more = len(leases), False
         for start in range(0, len(buckets), CHUNK):
-            ranges = [(*_bounds(prefix, now, wanted), SORTED) for prefix in buckets[start : start + CHUNK]]
-            if place is not None:
-                ranges = [
-                    (max(one[0], prefix + b"%015d/%b\x00" % (place[0], place[1].encode())), one[1], one[2])
-                    for prefix, one in zip(buckets[start : start + CHUNK], ranges, strict=True)
-                ]
-            found = await view.scan_many([(low, max(low, high), limit) for low, high, limit in ranges])
+            ranges: list[Range] = []
+            for prefix in buckets[start : start + CHUNK]:
+                low, high = _bounds(prefix, now, wanted)
+                low = max(low, prefix + b"%015d/%b\x00" % (place[0], place[1].encode())) if place else low
+                ranges.append((low, max(low, high), SORTED))
+            found = await view.scan_many(ranges)
             best += [split_line_tail(key) for rows in found for key, _ in rows]
             looked += sum(map(len, found))
             more = more or any(len(rows) == SORTED for rows in found)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from tocsin.actors.scheduler.model.flow_rows import QueueRow
-from tocsin.actors.scheduler.model.line_names import ORIGIN, SHARD, level_in, origin_in, queue_in, shard_in
+from tocsin.actors.scheduler.model.line_names import MARK, ORIGIN, SHARD, level_in, origin_in, queue_in, shard_in
 from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow
 from tocsin.actors.scheduler.state.meters import Meters
 from tocsin.actors.scheduler.state.ready_heap import Line, PriorityBucket, ReadyHeap
@@ -147,10 +147,10 @@ class JobQueues:
 
     def _line(self, name: LineName) -> Line:
         line = self._lines.get(name)
-        if line is None and SHARD in name[1] and (queue_in(name[1]) or not level_in(name[1])):
-            line = self._lines[name] = self.use_rotas().line(*name)
-            self.use_rotas().note_place(name)
-            self._note_origin(line)
+        if line is None and SHARD in name[1] and (not name[1].startswith(MARK) or queue_in(name[1])):
+            made = line = self._lines[name] = self.use_rotas().line(*name)
+            if len(made.rota.lines) == 1:
+                self._note_origin(line)
         if line is None:
             line = self._lines[name] = Line(*name)
             if self.rotas is not None:

@@ -132,8 +132,10 @@ class ReadyHeap:
         for entry in passed:
             heapq.heappush(ready, entry)
         for rota, n in rotas.items():
-            if met > 1:
+            if ready or len(rotas) > 1 or met > 1:
                 picked += rota.first_in_order(n)
+            else:
+                rota.owes_nothing()
             self.enter_rota(rota)
         return picked
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import count
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from tocsin.actors.scheduler.model.line_names import shard_in
 from tocsin.actors.scheduler.state.line import Line, PriorityBucket
 from tocsin.actors.scheduler.state.shares import Shares
 
 _serials = count(1)
+OWED: Final = 1_000
+"""So many places of other jobs are remembered at most; what goes beyond costs other pools so many starts."""
 
 
 class ShardLine(Line):
@@ -25,8 +27,9 @@ class ShardLine(Line):
     __slots__ = ("rota", "shard", "stands", "was_taken")
 
     def __init__(self, pool: str, queue: str, rota: Rota) -> None:
-        super().__init__(pool, queue)
-        self.base = rota.line.base  # one text for all lines of the rota
+        self.pool, self.queue = pool, queue
+        self.base, self.is_pulled = rota.line.base, rota.line.is_pulled  # one text for all lines of the rota
+        self.buckets = {}
         self.shard = shard_in(queue)
         """The part of its name that stands for the shard key of its jobs."""
         self.rota = rota
@@ -38,8 +41,8 @@ class Rota:
     """The lines of one pool and base whose jobs have turns by shard key."""
 
     __slots__ = (
-        "_by_order", "_by_share", "_future", "_held_back", "count", "line", "lines", "looked_at", "order", "serial",
-        "shares"
+        "_by_order", "_by_share", "_future", "_held_back", "count", "is_fair", "line", "lines", "looked_at", "order",
+        "owed", "serial", "shares", "shift",
     )  # fmt: skip
     is_rota: ClassVar[Literal[True]] = True
 
@@ -49,11 +52,16 @@ class Rota:
         self.shares = shares
         self.lines: dict[str, ShardLine] = {}
         """By shard."""
+        self.is_fair = False
+        """True while its jobs are to have turns; else they are to be moved."""
         self.count = 0
         """How many jobs wait in its lines."""
         self.serial = 0  # of its valid entries in a `ReadyHeap`
         self.looked_at = 0  # when its valid entry among those of the future comes
         self.order = 0  # where it stands among those that are ready
+        self.owed: list[int] = []
+        """A heap: the places of jobs that went in the places of earlier ones, whose turn has not come."""
+        self.shift = 0  # by which its first job stands later than by itself, since so many places are used up
         self._held_back = held_back
         self._future: list[tuple[int, int, PriorityBucket]] = []
         self._by_order: list[tuple[int, int, PriorityBucket]] = []
@@ -112,10 +120,19 @@ class Rota:
         while ready:
             order, serial, bucket = ready[0]
             if serial == bucket.serial and bucket.count:
-                self.order = order
+                self.order = self.place_of(order)
                 return True
             heapq.heappop(ready)
         return False
+
+    def place_of(self, order: int) -> int:
+        """Return where the rota stands among others if its first job is of this order."""
+        place = order + self.shift
+        return min(place, self.owed[0]) if self.owed else place
+
+    def owes_nothing(self) -> None:
+        """Forget which places are used up: nobody else waits."""
+        self.owed, self.shift = [], 0
 
     @property
     def first_due(self) -> int | None:

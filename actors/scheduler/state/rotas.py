@@ -73,7 +73,9 @@ class Rotas:
         """Let all lines go by the rules as they are now. `names`: the lines that are in no rota."""
         self._held_back.clear()
         for rota in self:
-            rota.begin_anew(self.shares_of(rota.line.pool, queue_in(rota.line.base)) or Shares())
+            shares = self.shares_of(rota.line.pool, queue_in(rota.line.base))
+            rota.is_fair = shares is not None
+            rota.begin_anew(shares or Shares())
             for line in rota.lines.values():
                 self.note_place((line.pool, line.queue))
         for name in names:
@@ -94,9 +96,12 @@ class Rotas:
         rotas = self.by_pool.setdefault(pool, {})
         rota = rotas.get(base)
         if rota is None:
-            shares = self.shares_of(pool, queue_in(base)) or Shares()
-            rota = rotas[base] = Rota(pool, base, shares, self._is_held_back)
+            shares = self.shares_of(pool, queue_in(base))
+            rota = rotas[base] = Rota(pool, base, shares or Shares(), self._is_held_back)
+            rota.is_fair = shares is not None
         line = ShardLine(pool, queue, rota)
+        if not rota.is_fair:
+            self.misplaced[pool, queue] = None
         rota.lines[line.shard] = line
         rota.shares.came(line.shard)
         return line

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from tocsin.actors.scheduler.model.line_names import queue_in, shard_in
 from tocsin.actors.scheduler.state.line import Line, PriorityBucket
-from tocsin.actors.scheduler.state.rota import ShardLine
+from tocsin.actors.scheduler.state.rota import OWED, Rota, ShardLine
 from tocsin.actors.scheduler.state.rotas import Holds, Rotas
 from tocsin.actors.scheduler.state.shares import Shares
 
@@ -34,6 +35,7 @@ class FairChoice(Generic[H]):
         self._rotas = rotas
         self._chosen: Counter[Holds] = Counter()
         self._had: Counter[tuple[Shares, str]] = Counter()
+        self._steps: dict[Rota, deque[tuple[list[int], int]]] = {}
 
     def in_turn(self, due: Sequence[Due[H]], room: Mapping[str, int | None], most: int) -> list[Due[H]]:
         """Return what may start, up to `most` jobs of each fair pool and queue. The places that its jobs have in the
@@ -47,10 +49,24 @@ class FairChoice(Generic[H]):
             else:
                 chosen.append(one)
         for shares, keys in fair.items():
-            places = sorted(one[:2] for jobs in keys.values() for one in jobs)
+            waiting: dict[Rota, list[tuple[int, str]]] = {}
+            for jobs in keys.values():
+                for one in jobs:
+                    waiting.setdefault(_rota_of(one), []).append(one[:2])
             going = self._by_turns(shares, keys, room, most)
-            chosen += [(*place, *one[2:]) for place, one in zip(places, going, strict=False)]
+            for rota, places in waiting.items():
+                chosen += self._placed(rota, sorted(places), [one for one in going if _rota_of(one) is rota])
         return chosen
+
+    def _placed(self, rota: Rota, waiting: list[tuple[int, str]], going: Sequence[Due[H]]) -> list[Due[H]]:
+        """Give those who go the places of those who stand first. `waiting`: the places of the jobs that are known."""
+        plan = Places(list(rota.owed), rota.shift)
+        placed: list[Due[H]] = []
+        steps = self._steps[rota] = deque()
+        for n, one in enumerate(going):
+            placed.append((plan.go(waiting, one[:2]), "", n, *one[3:]))
+            steps.append((list(plan.owed), plan.shift))
+        return placed
 
     def may_take(self, line: Line) -> bool:
         """Return whether a job more of this line's key may start, and count it then."""
@@ -60,7 +76,10 @@ class FairChoice(Generic[H]):
             return False
         _count(self._rotas, line, shard, self._chosen)
         if isinstance(line, ShardLine):
-            self._had[line.rota.shares, shard] += line.rota.shares.cost(shard)
+            rota = line.rota
+            self._had[rota.shares, shard] += rota.shares.cost(shard)
+            if steps := self._steps.get(rota):
+                rota.owed, rota.shift = steps.popleft()
         return True
 
     def _by_turns(
@@ -88,6 +107,38 @@ class FairChoice(Generic[H]):
             if keys[shard]:
                 heapq.heappush(waiting, (had, *keys[shard][-1][:2], shard))
         return going
+
+
+@dataclass(slots=True)
+class Places:
+    """The places of a rota among others: those of its waiting jobs, but for as many as are owed, which are used up."""
+
+    owed: list[int]
+    shift: int
+
+    def go(self, waiting: list[tuple[int, str]], job: tuple[int, str]) -> int:
+        """Let one of the waiting jobs go, and return the place that it goes in: the first one."""
+        first = waiting[0]
+        place = first[0] + self.shift
+        if took_owed := bool(self.owed) and self.owed[0] <= place:
+            place = heapq.heappop(self.owed)
+        waiting.remove(job)
+        if job == first:  # the next one stands as much later as the rota does not
+            if took_owed and waiting:
+                self.shift -= waiting[0][0] - first[0]
+        else:
+            if not took_owed and len(waiting) > 1:
+                self.shift += waiting[1][0] - first[0]
+            if len(self.owed) < OWED:
+                heapq.heappush(self.owed, job[0])
+        self.shift = max(self.shift, 0) if self.owed else 0
+        return place
+
+
+def _rota_of(one: Due[H]) -> Rota:
+    line = one[4].bucket.line
+    assert isinstance(line, ShardLine)
+    return line.rota
 
 
 def _shard_of(line: Line) -> str:

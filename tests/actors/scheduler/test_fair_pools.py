@@ -140,6 +140,26 @@ async def test_keys_that_come_without_end_do_not_keep_a_waiting_one_from_its_tur
     assert busy.started.count("old") >= 2
 
 
+@on_simulated_host(lanes=2)
+async def test_a_fair_pool_takes_nothing_from_others_when_lanes_are_few(sim: SimulatedHost) -> None:
+    """A pool's jobs have the same places among others, whichever of them go there."""
+    busy = Busy(sim)
+    await sim.jobs.set_instance(paused=True)
+    await sim.jobs.set_pool("p", max_concurrency=1_000, fair=True)
+    await sim.jobs.set_pool("q", max_concurrency=1_000)
+    for n in range(300):
+        await sim.jobs.submit_many([*of("a", 1, first=n), *of("other", 1, pool="q", first=n)])
+        await sim.sleep(0.01)
+    await sim.jobs.submit_many(of("b", 20))
+    await sim.jobs.set_instance(paused=False)
+    await sim.sleep(600)
+
+    firsts = busy.started[:100]
+    assert 45 <= firsts.count("other") <= 55
+    assert firsts.count("b") == 20
+    assert len(busy.started) == 620
+
+
 @on_simulated_host()
 async def test_waiting_jobs_get_turns_when_their_pool_becomes_fair_and_lose_them_again(sim: SimulatedHost) -> None:
     busy = Busy(sim)
