@@ -286,10 +286,7 @@ async def _sorted_lines(
             looked += sum(map(len, found))
             more = more or any(len(rows) == SORTED for rows in found)
             if looked > INDEX_ROWS:
-                raise InvalidInputError(
-                    f"order=due sorts at most {INDEX_ROWS} jobs where shard keys have turns and there are more: "
-                    "use order=id"
-                )
+                raise InvalidInputError(f"order=due sorts at most {INDEX_ROWS} jobs with turns: use order=id")
             if len(best) > 2 * SORTED:
                 best, more = heapq.nsmallest(SORTED, best), True
         more = more or len(best) > SORTED
