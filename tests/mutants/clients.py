@@ -76,7 +76,7 @@ CLIENTS = (
     Mutant(
         "client: what follows a job is left out",
         "actors/client/bodies.py",
-        "    if job.then_size:",
+        "    if job.chained:",
         "    if False:",
         tests=(D + "test_jobs_are_made_read_moved_and_cancelled",),
     ),

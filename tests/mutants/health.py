@@ -43,8 +43,8 @@ HEALTH = (
     Mutant(
         "health: jobs of a full or paused pool are late",
         STANDING,
-        "and (not pool or slots_left(pools.get(pool), held[pool])):",
-        ":",
+        "and (not pool or slots_left(row := pools.get(pool), held[pool])):",
+        "and (not pool or (row := pools.get(pool)) is row):",
         tests=(F + "test_what_is_held_on_purpose_is_not_late",),
     ),
     Mutant(

@@ -94,7 +94,7 @@ JOBS = (
         "actors/scheduler/actor/end_of_turn.py",
         "            await follow_deaths(turn)\n            more_to_pull = True\n",
         "            await follow_deaths(turn)\n",
-        tests=(Q + "test_on_dead.py",),
+        tests=(Q + "test_on_dead.py::test_every_kind_of_death_starts_it",),
     ),
     Mutant(
         "deaths: a letter that is made dead again dies again",

@@ -151,8 +151,8 @@ OF_ROUTING = (
     Mutant(
         "routing: an own lease is held as long as one of another host",
         "actors/scheduler/state/leases.py",
-        "        self.remember(job_id, token, lease)\n        self.counters.leased += 1\n",
-        "        self.find(job_id, token, lease)\n        self.counters.leased += 1\n",
+        "        self.remember(job_id, token, lease)\n        if lease.pool",
+        "        self.find(job_id, token, lease)\n        if lease.pool",
         tests=(
             "tests/actors/cluster/test_whole_hosts.py::test_a_lease_of_another_host_ends_when_it_has_ended_by_the_clock_of_any_and_an_own_one_in_time",
         ),
