@@ -17,6 +17,7 @@ from tocsin.actors.host_options import (
     check_first,
     check_names,
     check_options,
+    cools,
     dispatcher_to,
     has_origin,
     signer_of,
@@ -88,6 +89,7 @@ class ActorHost(Transferring):
         *,
         has_origin: Callable[[], bool] | None,
         named_origins: Mapping[str, NamedOrigin] | None = None,
+        cool_on_retry_after: str = "none",
         actors: Iterable[type[Actor]] = (),
         clock: Clock | None = None,
         random: Random | None = None,
@@ -126,6 +128,7 @@ class ActorHost(Transferring):
             authorize_fire=authorize_fire, occurrences_kept=occurrences_kept, timeout_ms=timeout_ms,
             on_tick=on_tick, on_dead=on_dead, catalog=catalog, tracing=tracing, health_limits=limits_of(health_limits),
         )  # fmt: skip
+        self._service.origins.company.cools = cools(cool_on_retry_after)
         kinds = kinds_of({**self._service.kinds, Pulse.kind: Kind(Pulse)}, actors)
         self.runtime = Host(
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s,

@@ -154,6 +154,13 @@ def check_options(
         within("max_jobs", max_jobs, 1, 10**12, whole=True)
 
 
+def cools(value: object) -> bool:
+    """Return whether Retry-After cools the origin of a job without a pool."""
+    if value not in ("none", "origin"):
+        raise SettingsError(f"cool_on_retry_after must be none or origin, not {value!r}")
+    return value == "origin"
+
+
 def within(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
     """Refuse a value that is no number between the limits."""
     kinds: tuple[type, ...] = (int,) if whole else (int, float)

@@ -14,11 +14,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tocsin.errors import SettingsError
+from tocsin.settings_origins import take_secrets
 from tocsin.settings_values import PARSERS, as_text
 
 CONFIG_FILE: Final = "tocsin.toml"
 PREFIX: Final = "TOCSIN_"
-HIDDEN: Final = ("secrets", "url_secrets", "tokens")
+HIDDEN: Final = ("secrets", "origin_secrets", "url_secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
 PATHS: Final = ("ca_file",)
 """Settings that name a file; one in a settings file is relative to that file."""
@@ -41,6 +42,9 @@ class Settings:
     port: int = 8321
     origin_url: str | None = None
     callback_path: str = "/_tocsin/callback"
+    origins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origin_secrets: tuple[str, ...] = ()
+    cool_on_retry_after: str = "none"
     secrets: tuple[str, ...] = ()
     allow_urls: tuple[str, ...] = ()
     url_networks: tuple[str, ...] = ()
@@ -97,6 +101,12 @@ class Settings:
             self.heartbeat_url and f"{urlsplit(self.heartbeat_url).scheme}://{urlsplit(self.heartbeat_url).netloc}/..."
         )
 
+    def secrets_to(self, origin: str) -> tuple[str, ...]:
+        """Return the secrets of a named origin."""
+        return tuple(
+            secret for name, _, secret in (one.partition("=") for one in self.origin_secrets) if name == origin
+        )
+
     def shown(self) -> dict[str, Any]:
         """Return every setting and its value, with secrets and tokens counted instead of shown."""
         values = {name: getattr(self, name) for name in NAMES}
@@ -150,6 +160,7 @@ def load(
             sources[name] = "default"
         else:
             values[name], sources[name] = found
+    take_secrets(values, sources)
     return Settings(**values, sources=sources, files=files, config=path)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tocsin.errors import SettingsError
+from tocsin.settings_origins import origin_secrets, origins
 
+COOLS: Final = ("none", "origin")
 LOG_FORMATS: Final = ("text", "json")
 
 
@@ -125,6 +127,13 @@ def _ca_file(value: object, label: str) -> str:
     return path
 
 
+def _cool_on_retry_after(value: object, label: str) -> str:
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text not in COOLS:
+        raise SettingsError(f"{label} must be {' or '.join(COOLS)}, not {value!r}")
+    return str(text)
+
+
 def _log_format(value: object, label: str) -> str:
     text = value.strip().lower() if isinstance(value, str) else value
     if text not in LOG_FORMATS:
@@ -197,6 +206,9 @@ PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "port": _whole(0, 65_535, 8321),
     "origin_url": _origin,
     "callback_path": _path,
+    "origins": origins,
+    "origin_secrets": origin_secrets,
+    "cool_on_retry_after": _cool_on_retry_after,
     "secrets": _secrets,
     "allow_urls": _allow_urls,
     "url_networks": _url_networks,

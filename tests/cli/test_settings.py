@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import SettingsError
-from tocsin.settings import Settings, check_server, load
+from tocsin.settings import Settings, check_server, load, renewed
 
 SECRET = "whsec_" + b64encode(b"s" * 32).decode()
 OTHER = "whsec_" + b64encode(b"o" * 32).decode()
@@ -181,3 +181,65 @@ def test_a_heartbeat_url_is_shown_without_its_path(tmp_path: Path) -> None:
     assert settings.shown()["heartbeat_url"] == "https://hc.example:8443/..."
     assert "private" not in repr(settings) and "hidden" not in repr(settings)
     assert load({}, {}, directory=tmp_path).shown()["heartbeat_url"] is None
+
+
+def test_origins_come_from_tables_of_the_file_and_their_secrets_are_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "tocsin.toml").write_text(
+        '[origins.billing]\nurl = "https://billing.example/"\nmax_in_flight = 4\n'
+        f'secrets = ["{SECRET}", "{OTHER}"]\n[origins.crm]\nurl = "https://crm.example"\ncallback_path = "/in"\n'
+    )
+    settings = load({}, {"TOCSIN_ORIGIN_SECRETS": f"crm={OTHER}"}, directory=tmp_path)
+    assert settings.origins == {
+        "billing": {"url": "https://billing.example", "max_in_flight": 4},
+        "crm": {"url": "https://crm.example", "callback_path": "/in"},
+    }
+    assert (settings.secrets_to("billing"), settings.secrets_to("crm")) == ((SECRET, OTHER), (OTHER,))
+    assert settings.shown()["origin_secrets"] == "(3 given)"
+    assert SECRET not in repr(settings) and OTHER not in repr(settings)
+
+
+def test_origins_and_their_secrets_come_from_the_environment_or_a_file_of_secrets(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"billing={SECRET}\nbilling={OTHER}\n")
+    named = {"TOCSIN_ORIGINS": "billing=https://billing.example"}
+    settings = load({}, named | {"TOCSIN_ORIGIN_SECRETS_FILE": "keys"}, directory=tmp_path)
+    assert settings.secrets_to("billing") == (SECRET, OTHER)
+    assert settings.sources["origin_secrets"] == "TOCSIN_ORIGIN_SECRETS_FILE"
+    (tmp_path / "keys").write_text(f"billing={OTHER}\n")
+    read = load({}, named | {"TOCSIN_ORIGIN_SECRETS_FILE": "keys"}, directory=tmp_path)
+    assert renewed(settings, read).secrets_to("billing") == (OTHER,)
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"TOCSIN_ORIGINS": "billing"}, "TOCSIN_ORIGINS must be like billing=https://billing.example crm="),
+        ({"TOCSIN_ORIGINS": "url=https://a.example"}, "TOCSIN_ORIGINS: the name 'url' is the system's"),
+        ({"TOCSIN_ORIGINS": "a/b=https://a.example"}, "TOCSIN_ORIGINS: a name must match"),
+        ({"TOCSIN_ORIGINS": "a=ftp://a.example"}, "TOCSIN_ORIGINS: a.url must be a URL like"),
+        ({"TOCSIN_ORIGIN_SECRETS": SECRET}, "TOCSIN_ORIGIN_SECRETS: entry 1 must be like billing=whsec_..."),
+        ({"TOCSIN_ORIGIN_SECRETS": "a=whsec_c2hvcnQ="}, "TOCSIN_ORIGIN_SECRETS: a: "),
+        ({"TOCSIN_ORIGIN_SECRETS": f"b={SECRET}"}, "TOCSIN_ORIGIN_SECRETS: there is no origin 'b'"),
+        ({"TOCSIN_COOL_ON_RETRY_AFTER": "pool"}, "TOCSIN_COOL_ON_RETRY_AFTER must be none or origin, not 'pool'"),
+    ],
+)
+def test_wrong_origins_are_refused_without_their_secrets(tmp_path: Path, environ: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({}, environ, directory=tmp_path)
+    assert words in str(caught.value) and SECRET.removeprefix("whsec_") not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("[origins]\nbilling = 7", "must be a table of tables"),
+        ("[origins.billing]", "billing needs a url"),
+        ('[origins.billing]\nurl = "https://a.example"\ntimeout = 3', "billing: unknown setting 'timeout'"),
+        ('[origins.billing]\nurl = "https://a.example"\nmax_in_flight = 0', "max_in_flight must be a whole number"),
+        ('[origins.billing]\nurl = "https://a.example"\nsecrets = "hush"', "billing.secrets: "),
+    ],
+)
+def test_a_wrong_table_of_an_origin_is_named(tmp_path: Path, table: str, words: str) -> None:
+    (tmp_path / "tocsin.toml").write_text(table)
+    with pytest.raises(SettingsError, match=words) as caught:
+        load({}, {}, directory=tmp_path)
+    assert "hush" not in str(caught.value)

@@ -292,6 +292,9 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         finished = lanes.take_finished()
         self.ctx.if_lost(lanes.not_settled, finished)
         settled = await settle(turn, finished)
+        if turn.state.to_cool:
+            self.ctx.after_commit(lanes.cool, turn.state.to_cool)
+            turn.state.to_cool = ()
         self.ctx.after_commit(lanes.settled, finished[:settled])
         if settled < len(finished):
             self.ctx.after_commit(lanes.not_settled, finished[settled:])

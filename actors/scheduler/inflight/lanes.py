@@ -123,6 +123,11 @@ class Lanes(LanesTo):
         for one in (self, *self.named.values()):
             one.leave(0, *LEVELS)
 
+    def cool(self, origins: Sequence[tuple[str, int]]) -> None:
+        """Start nothing that goes to these origins, each for so many ms: they asked for that."""
+        for name, ms in origins:
+            self.to(name).cool_for(ms)
+
     def lost(self, claims: Sequence[Claim]) -> None:
         """Forget claims whose turn or batch failed: nothing was sent, and their permits are free."""
         self.live.difference_update(claim.token for claim in claims)

@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.transitions.claim import Claim
-from tocsin.dispatch.callback import AttemptOutcome
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 LANES_FULL: Final = "LANES_FULL"
 
@@ -98,9 +98,9 @@ class LanesTo(ABC):
         for level in levels if self.places else ():
             self._permits.leave(self, level)
 
-    def cool(self, until: int) -> None:
-        """Start nothing that goes to this origin before an instant, whatever the scheduler; see `Permits.cool`."""
-        self._permits.cool(until)
+    def cool_for(self, ms: int) -> None:
+        """Start nothing that goes to this origin for so long, whatever the scheduler; see `Permits.cool`."""
+        self._permits.cool_for(ms)
 
     def lost_one(self, level: int) -> None:
         """Take back the permit and the lane of a claim that is not sent."""
@@ -109,6 +109,9 @@ class LanesTo(ABC):
 
     def ended(self, claim: Claim, outcome: AttemptOutcome, *, sent: bool) -> None:
         """Take back the permit of an attempt; one that was not sent tells nothing of the origin."""
+        busy_ms = outcome.retry_after_ms if outcome.verdict is Verdict.BUSY else None
+        if busy_ms and self._permits.company.cools and not claim.job.pool:
+            self._permits.cool_for(busy_ms)
         if sent:
             self._permits.ended(outcome, claim.level)
         else:

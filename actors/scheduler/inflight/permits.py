@@ -50,6 +50,8 @@ class Company:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.closed = False
         """True if nothing may start, until whoever has closed it opens it: a host that dispatches only in `run_due`."""
+        self.cools = False
+        """True if a busy answer with Retry-After to a job without a pool cools its origin."""
         self.tallies: list[Counter[Verdict]] = []
         """Whoever counts how attempts end puts a counter here, and takes it away."""
         self.hold = Hold(monotonic)
@@ -128,9 +130,13 @@ class Permits:
     def cool(self, until: int) -> None:
         """Let nothing start before this instant, epoch ms of the host: the origin asked for that. An hour at most, and
         an earlier end than one that was asked for before changes nothing."""
+        self.cool_for(until - self.circuit.now_ms())
+
+    def cool_for(self, ms: int) -> None:
+        """Let nothing start for so long."""
         if not self.cools:
             return
-        wait_s = min((until - self.circuit.now_ms()) / 1000, COOLED_MOST_S)
+        wait_s = min(ms / 1000, COOLED_MOST_S)
         self._cools_until = max(self._cools_until, self._monotonic() + wait_s)
         self._wake_first()
 

@@ -80,6 +80,8 @@ class SchedulerState(Leases):
 
     clock: ClockRow | None = None
     """Of its own, if it is a test clock. Only such an instance has the attribute: one more would cost others 1 KB."""
+    to_cool: Sequence[tuple[str, int]] = ()
+    """Origins that are to cool once this turn is durable, each for so many ms."""
     following: tuple[tuple[JobRow, DeadRow], ...] = ()  # deaths of this turn that other jobs are to follow
 
     def __init__(

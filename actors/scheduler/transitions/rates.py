@@ -33,14 +33,17 @@ def end_cooling(turn: Turn, name: str) -> bool:
     return True
 
 
-def cool_pool(turn: Turn, pool: str, outcome: AttemptOutcome) -> None:
-    """Let a pool cool whose receiver was busy and has said for how long, if the pool is meant to."""
-    meters = turn.state.lines.meters
-    if meters is None or outcome.verdict is not Verdict.BUSY or not outcome.retry_after_ms:
+def cool_pool(turn: Turn, pool: str, origin: str, outcome: AttemptOutcome) -> None:
+    """Let a pool cool whose receiver was busy and has said for how long, or its origin, if the pool is meant to."""
+    if outcome.verdict is not Verdict.BUSY or not outcome.retry_after_ms:
         return
     row = turn.state.lines.pools.get(pool)
-    if row is not None and row.flow is not None and row.flow.cool == "pool":
+    if row is None or row.flow is None:
+        return
+    if row.flow.cool == "pool" and (meters := turn.state.lines.meters) is not None:
         meters.cool(pool, outcome.retry_after_ms)
+    elif row.flow.cool == "origin":
+        turn.state.to_cool = [*turn.state.to_cool, (origin, outcome.retry_after_ms)]
 
 
 def rated(row: PoolRow | None, rate: Stored) -> PoolRow | None:

@@ -49,8 +49,8 @@ async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
             started += await _settle_late(turn, end, waiting.pop(job.id, None), follow)
             continue
         lease = turn.state.leases[end.token][1]
-        if lease.pool and turn.state.lines.meters is not None:
-            cool_pool(turn, lease.pool, end.outcome)
+        if lease.pool and end.outcome.retry_after_ms:
+            cool_pool(turn, lease.pool, lease.origin, end.outcome)
         delay_ms = 0 if end.outcome.verdict is Verdict.DONE else backoff_ms(job, lease.at, turn.ctx.random)
         decision = decide.settle(job, lease, end.outcome, turn.now, delay_ms, turn.wall)
         apply(turn, job, end.token, decision)

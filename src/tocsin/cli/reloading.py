@@ -38,6 +38,9 @@ class Reload:
     def url_secrets(self) -> tuple[str, ...]:
         return self.settings.url_secrets
 
+    def secrets_to(self, origin: str) -> tuple[str, ...]:
+        return self.settings.secrets_to(origin)
+
     def tokens(self) -> tuple[str, ...]:
         return self.settings.tokens
 
@@ -106,7 +109,7 @@ def _has_terminal() -> bool:
 
 
 def _counts(settings: Settings) -> str:
-    secrets, tokens = len(settings.secrets), len(settings.tokens)
+    secrets, tokens = len(settings.secrets) + len(settings.origin_secrets), len(settings.tokens)
     return f"{secrets} secret{'' if secrets == 1 else 's'} and {tokens} token{'' if tokens == 1 else 's'}"
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.due_run import DueRun
 
 USED: Final = (
-    "store", "origin_url", "callback_path", "secrets", "allow_urls", "url_networks", "url_secrets", "lanes",
-    "max_in_flight", "timeout_ms", "insecure", "ca_file", "log_format",
+    "store", "origin_url", "callback_path", "secrets", "origins", "origin_secrets", "cool_on_retry_after", "allow_urls",
+    "url_networks", "url_secrets", "lanes", "max_in_flight", "timeout_ms", "insecure", "ca_file", "log_format",
 )  # fmt: skip
 """The settings of a server that a run uses."""
 
@@ -31,6 +31,9 @@ USED: Final = (
 @setting("--store", "Where jobs live (default: sqlite:///tocsin.db).", metavar="URL")
 @setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")
 @setting("--callback-path", "Their path (default: /_tocsin/callback).", metavar="PATH")
+@setting("--origins", "Further origins by name.", metavar="NAME=URL ...")
+@setting("--origin-secrets-file", "File with their secrets, a NAME=SECRET each line.", metavar="FILE")
+@setting("--cool-on-retry-after", "What Retry-After cools where a job has no pool.", metavar="none|origin")
 @setting("--secrets-file", "File with signing secrets, the first signs first.", metavar="FILE")
 @setting("--allow-urls", "URLs that jobs may name, like https://*.customer.example/in/.", metavar="URL,...")
 @setting("--url-networks", "Networks besides public ones that those may lead to.", metavar="NETWORK,...")

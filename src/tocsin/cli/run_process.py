@@ -14,6 +14,7 @@ from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
 from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.settings import Settings
+from tocsin.settings_origins import as_options
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.due_run import DueRun
@@ -31,6 +32,8 @@ async def _run(settings: Settings, end: int | None, max_seconds: float | None) -
         origin=settings.origin_url,
         callback_path=settings.callback_path,
         secrets=settings.secrets,
+        origins=as_options(settings.origins, settings.secrets_to),
+        cool_on_retry_after=settings.cool_on_retry_after,
         allow_urls=AllowedUrls(settings.allow_urls, networks=settings.url_networks, secrets=settings.url_secrets),
         insecure=settings.insecure,
         lanes=settings.lanes,

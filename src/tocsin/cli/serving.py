@@ -26,6 +26,7 @@ from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
 from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.settings import Settings
+from tocsin.settings_origins import as_options
 
 log = logging.getLogger("tocsin.http")
 
@@ -84,7 +85,8 @@ def collecting_rarely() -> Iterator[None]:
 
 def _most_connections(settings: Settings) -> int:
     """Return how many connections of callers fit beside the callbacks."""
-    allowed, callbacks = descriptors_allowed(), settings.max_in_flight
+    named = (one.get("max_in_flight", settings.max_in_flight) for one in settings.origins.values())
+    allowed, callbacks = descriptors_allowed(), sum(named, settings.max_in_flight)
     most = room_for(allowed, callbacks)
     if (needed := most + callbacks + OTHERS) > allowed:
         log.warning(
@@ -104,6 +106,8 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
         origin=settings.origin_url,
         callback_path=settings.callback_path,
         secrets=reload.secrets,
+        origins=as_options(settings.origins, reload.secrets_to),
+        cool_on_retry_after=settings.cool_on_retry_after,
         allow_urls=AllowedUrls(settings.allow_urls, networks=settings.url_networks, secrets=reload.url_secrets),
         insecure=settings.insecure,
         lanes=settings.lanes,

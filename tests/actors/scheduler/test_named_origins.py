@@ -12,7 +12,7 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import SECRET, SimulatedHost, on_simulated_host, why_codes
 from tests.in_process_transport import InProcessTransport
-from tocsin import Job, Origin
+from tocsin import ActorHost, Job, Origin
 from tocsin.actors.scheduler.model.line_names import origin_in
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import FakeReceiver
@@ -186,8 +186,7 @@ async def test_jobs_of_one_pool_start_in_their_order_whichever_origin_they_go_to
 async def test_nothing_goes_to_an_origin_that_cools_and_why_says_until_when(world: World) -> None:
     lanes = world.host._service.inflight("t").lanes
     until = world.now + 90_000
-    lanes.to("billing").cool(until)
-    lanes.to("billing").cool(until - 60_000)  # changes nothing
+    lanes.cool([("billing", 90_000), ("billing", 30_000)])  # the second one changes nothing
     await world.jobs.run_after(0, "work:run", id="b", origin="billing")
     await world.jobs.run_after(0, "work:run", id="o")
     await world.sleep(80)
@@ -200,6 +199,46 @@ async def test_nothing_goes_to_an_origin_that_cools_and_why_says_until_when(worl
     assert world.ids("billing") == []
     await world.sleep(1.2)
     assert world.ids("billing") == ["b"] and not (await world.jobs.status()).reasons
+
+
+@in_world
+async def test_one_busy_answer_cools_the_origin_of_a_pool_that_is_set_so_and_no_other(world: World) -> None:
+    await world.jobs.set_pool("mail", max_concurrency=1, cool_on_retry_after="origin")
+    world.busy = {"billing": "120"}
+    for n in range(50):
+        await world.jobs.run_after(0, "work:run", id=f"b{n}", origin="billing", pool="mail")
+        await world.jobs.run_after(0, "work:run", id=f"c{n}", origin="crm", pool="mail")
+        await world.jobs.run_after(0, "work:run", id=f"o{n}", origin="billing")
+    await world.sleep(100)
+    assert len(world.ids("billing")) <= 3, "those that were on their way"
+    assert len(world.ids("crm")) == 50
+    assert "ORIGIN_COOLING" in await why_codes(world, "o49") and "ORIGIN_COOLING" in await why_codes(world, "b49")
+    world.busy = {}
+    await world.sleep(400)
+    assert not (await world.jobs.list()).records
+
+
+def test_a_host_may_let_jobs_without_a_pool_cool_their_origin() -> None:
+    async def main(random: Random) -> None:
+        world = World(random)
+        for cools in ("none", "origin"):
+            world.receivers["crm"].deliveries.clear()
+            world.busy = {"crm": "60"}
+            await opened(world, cool_on_retry_after=cools)
+            await world.jobs.run_after(0, "work:run", origin="crm")
+            await world.sleep(1)
+            for _ in range(20):
+                await world.jobs.run_after(0, "work:run", origin="crm")
+            await world.sleep(1)
+            assert len(world.ids("crm")) == (21 if cools == "none" else 1)
+            world.busy = {}
+            await world.sleep(300)
+            assert not (await world.jobs.list()).records
+            await world.close()
+
+    simulate(11, main)
+    with pytest.raises(SettingsError, match="cool_on_retry_after must be none or origin, not 'pool'"):
+        ActorHost.open("memory:", cool_on_retry_after="pool")
 
 
 @in_world
@@ -275,8 +314,6 @@ async def test_a_job_that_must_run_alone_runs_beside_no_callback_to_any_origin(w
 
 
 def test_origins_are_checked_when_the_host_is_made() -> None:
-    from tocsin import ActorHost
-
     def made(**origins: Any) -> None:
         ActorHost.open("memory:", origin="https://a.example", secrets=[SECRET], origins=origins)
 
