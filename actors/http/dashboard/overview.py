@@ -118,7 +118,7 @@ async def _help(asked: Asked, status: Status) -> Mapping[str, tuple[str, str]]:
 async def _explained(asked: Asked, soon: Soon) -> Soon:
     """Add why jobs wait: of the first of each queue and pool, as the others stand behind it."""
     reasons: dict[str, str] = {}
-    lines = {(one.queue, one.pool): one.id for one in reversed(soon.records)}
+    lines = {(one.queue, one.origin, one.pool): one.id for one in reversed(soon.records)}
     for id in list(reversed(lines.values()))[:EXPLAINED]:
         if await asked.may("why", id) and (found := await asked.port.reads.why(id)):
             reasons[id] = found[0].message

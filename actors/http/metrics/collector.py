@@ -111,14 +111,15 @@ def _of_counts(counts: HostCounts) -> Iterator[Metric]:
 
 
 def _of_host(here: Schedulers) -> Iterator[Metric]:
-    yield _values("permits", {(): here.permits})
-    yield _values("permits_in_use", {(): here.permits_in_use})
+    yield _values("permits", {(name,): count for name, count in here.permits.items()})
+    yield _values("permits_in_use", {(name,): count for name, count in here.permits_in_use.items()})
     yield _values("scheduler_lanes", {(): here.lanes_each})
     yield _values("schedulers_waiting_for_permits", {(): here.waiting_for_permits})
     yield _values("claims_waiting", {(): here.waiting_claims})
     yield _values("workers", {(status,): count for status, count in here.workers.items()})
     yield _values("feeds_watched", {(): here.watched})
-    yield _values("circuit_open", {(): here.circuit_is_open})
+    yield _values("circuit_open", {(name,): is_open for name, is_open in here.circuit_is_open.items()})
+    yield _values("origin_cooling", {(name,): cools for name, cools in here.origins_cool.items()})
     yield _values("alarms_failing", {(): here.failing_alarms})
 
 

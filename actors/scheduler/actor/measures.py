@@ -38,14 +38,16 @@ class Schedulers:
     totals: Totals
     counts: HostCounts | None
     test_clocks: int
-    permits: int
-    permits_in_use: int
+    permits: Mapping[str, int]
+    permits_in_use: Mapping[str, int]
     lanes_each: int
     waiting_for_permits: int
     waiting_claims: int
     workers: Mapping[str, int]
     watched: int
-    circuit_is_open: bool
+    circuit_is_open: Mapping[str, bool]
+    """By the name of the origin; "" is the host's own. So are the others, too."""
+    origins_cool: Mapping[str, bool]
     failing_alarms: int
     store: StoreStats
     cluster: ClusterMeasures | None = None
@@ -62,7 +64,7 @@ class Measures:
 
 async def of_schedulers(service: SchedulerService) -> Schedulers:
     """Measure the schedulers of a host that is open."""
-    host, permits = service.host, service.permits
+    host, permits = service.host, {name: gate.permits for name, gate in service.origins.gates.items()}
     try:
         counts = await service.counting.look(service.clocks.has, service.is_here)
     except StoreError:  # what is in memory is told all the same, and that the store is in trouble
@@ -74,14 +76,15 @@ async def of_schedulers(service: SchedulerService) -> Schedulers:
         totals=service.activities.totals,
         counts=counts,
         test_clocks=service.clocks.count,
-        permits=permits.limit,
-        permits_in_use=permits.limit - permits.free,
+        permits={name: one.limit for name, one in permits.items()},
+        permits_in_use={name: one.limit - one.free for name, one in permits.items()},
         lanes_each=service.lanes_limit,
-        waiting_for_permits=sum(one.lanes.places > 0 for one in inflight),
+        waiting_for_permits=sum(one.lanes.stands_in_line for one in inflight),
         waiting_claims=sum(one.waiting_claims.count for one in inflight),
         workers=workers,
         watched=service.feeds.watchers,
-        circuit_is_open=permits.circuit.broken is not None,
+        circuit_is_open={name: one.circuit.broken is not None for name, one in permits.items()},
+        origins_cool={name: one.cools_until is not None for name, one in permits.items()},
         failing_alarms=len(host.alarms.failing),
         store=host.provider.stats(),
         cluster=_of_cluster(service),

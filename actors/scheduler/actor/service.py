@@ -39,11 +39,13 @@ from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiv
 from tocsin.actors.scheduler.model.health import Cause
 from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.names import KIND, actor_of
+from tocsin.actors.scheduler.model.origin_records import OriginStatus
 from tocsin.actors.scheduler.model.rate_rows import RateRow
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.host_counts import Counting
 from tocsin.actors.scheduler.queries.host_health import HostHealth
+from tocsin.actors.scheduler.queries.origin_words import standing
 from tocsin.actors.scheduler.queries.why import Facts
 from tocsin.actors.scheduler.schedules.recompute import in_doubt
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots
@@ -277,6 +279,16 @@ class SchedulerService:
         """Return how many lanes of that scheduler are in use, and the limit."""
         found = self._inflight.get(name)
         return (found.lanes.in_flight if found else 0), self.lanes_limit
+
+    def origins_of(self, name: str) -> Sequence[OriginStatus]:
+        """Return how the named origins are, and how many callbacks of that scheduler are on their way to each."""
+        found, now = self._inflight.get(name), self.clock.now_ms()
+        in_use = {} if found is None else {origin: lanes.in_flight for origin, lanes in found.lanes.named.items()}
+        return [
+            standing(gate, in_use.get(gate.name, 0), self.lanes_limit, now)
+            for gate in self.origins.gates.values()
+            if gate.name in self.origins.names
+        ]
 
     def facts(self, name: str, origin: str = "") -> Facts:
         """Return what only this host knows of why a job waits that goes to this origin."""

@@ -138,6 +138,7 @@ class LocalReads:
             reasons=reasons,
             clock=await clock_reads.of(here.view(), facts),
             known=counts.backlog + counts.in_flight + counts.dead > 0 or await self._is_known(),
+            origins=service.origins_of(here.name),
             cluster=None if service.watch is None else await service.watch.status(here.id),
         )
 

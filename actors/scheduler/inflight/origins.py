@@ -61,7 +61,7 @@ class Origins:
         self.gates: dict[str, Gate] = {}
         every = {"": NamedOrigin(own), **named}
         shared = Counter(id(one.dispatcher.transport) for one in every.values())
-        for name, one in every.items():
+        for name, one in sorted(every.items()):
             one.dispatcher.tracing = tracing
             circuit = Circuit(monotonic, now_ms, partial(changed, name))
             permits = Permits(one.max_in_flight or limit, circuit, monotonic, self.company)

@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.model.by import By as By
 from tocsin.actors.scheduler.model.by import by_of as by_of
 from tocsin.actors.scheduler.model.by import pause_of as pause_of
 from tocsin.actors.scheduler.model.cluster import ClusterStatus as ClusterStatus
+from tocsin.actors.scheduler.model.origin_records import OriginStatus as OriginStatus
 from tocsin.actors.scheduler.model.outcomes import Attempt as Attempt
 from tocsin.actors.scheduler.model.outcomes import ErrorInfo as ErrorInfo
 from tocsin.actors.scheduler.model.outcomes import Outcome as Outcome
@@ -221,6 +222,8 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """The place that it is about to move to: it takes no new work."""
     known: bool = True
     """False if there is nothing in this instance: it was never used, or was removed. Reading makes none."""
+    origins: Sequence[OriginStatus] = ()
+    """The named origins of the host, by name."""
     cluster: ClusterStatus | None = None
     """The hosts of the store, where several share it."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tocsin.actors.scheduler.inflight.circuit import PROBE_EVERY_S, Broken
 from tocsin.actors.scheduler.inflight.origins import Gate
 from tocsin.actors.scheduler.model import health
+from tocsin.actors.scheduler.model.origin_records import OriginStatus
 from tocsin.dispatch.durations import span
 
 
@@ -34,6 +35,16 @@ def cools(gate: Gate, now_ms: int) -> str | None:
     if until is None:
         return None
     return f"the origin {gate.shown} asked for no callbacks for {span(max(until - now_ms, 0) + 999)} more"
+
+
+def standing(gate: Gate, in_flight: int, limit: int, now_ms: int) -> OriginStatus:
+    """Say how an origin is; `in_flight`, `limit`: lanes to it of one scheduler."""
+    said, broken = cools(gate, now_ms), gate.circuit.broken
+    if said is not None:
+        return OriginStatus(gate.name, "cooling", in_flight, limit, said, until=gate.permits.cools_until)
+    if broken is not None:
+        return OriginStatus(gate.name, "away", in_flight, limit, in_words(gate, now_ms), broken.since)
+    return OriginStatus(gate.name, "ready", in_flight, limit)
 
 
 def causes(gate: Gate, now_ms: int) -> Iterator[health.Cause]:

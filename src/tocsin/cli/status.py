@@ -50,6 +50,12 @@ def _clock(state: Mapping[str, Any] | None) -> str | None:
     return f"{shown_instant(state['now'])}, {moves}" + (f": {waits}" if waits else "")
 
 
+def _origin(one: Mapping[str, Any]) -> str:
+    """Say how a named origin of the server is."""
+    said = one.get("message") or one["state"]
+    return f"{one['name']}: {said}" + (f", {one['inFlight']:,} of {one['limit']:,} lanes" if one["inFlight"] else "")
+
+
 def _hosts(cluster: Mapping[str, Any] | None) -> list[tuple[str, str | None]]:
     """Say which hosts the store has, and which of them has this instance."""
     if cluster is None:
@@ -79,6 +85,7 @@ def _print(instance: str, answer: Mapping[str, Any]) -> None:
         ("in flight", f"{answer['inFlight']:,}"),
         ("dead", f"{answer['dead']:,}"),
         ("lanes", f"{lanes['inFlight']} of {lanes['limit']} in use" if lanes else None),
+        ("origins", "\n".join(map(_origin, answer.get("origins") or ())) or None),
         *_hosts(answer.get("cluster")),
     )
     if answer.get("pools"):

@@ -242,6 +242,28 @@ def test_a_host_may_let_jobs_without_a_pool_cool_their_origin() -> None:
 
 
 @in_world
+async def test_status_and_measures_tell_how_each_origin_is(world: World) -> None:
+    world.away, world.slow = {"billing"}, {"crm": 30.0}
+    for n in range(6):
+        await world.jobs.run_after(0, "work:run", id=f"b{n}", origin="billing")
+    await world.jobs.run_after(0, "work:run", origin="crm")
+    await world.sleep(15)
+    billing, crm = (await world.jobs.status()).origins
+    assert (billing.name, billing.state, billing.in_flight) == ("billing", "away", 0)
+    assert billing.since is not None and "cannot be reached" in (billing.message or "")
+    assert (crm.name, crm.state, crm.in_flight, crm.limit) == ("crm", "ready", 1, 64)
+    here = (await world.host.measures()).schedulers
+    assert here is not None
+    assert here.circuit_is_open == {"": False, "billing": True, "crm": False}
+    assert (here.permits["billing"], here.permits["crm"], here.permits_in_use["crm"]) == (4, 256, 1)
+    world.host._service.inflight("t").lanes.cool([("crm", 60_000)])
+    _, crm = (await world.jobs.status()).origins
+    assert (crm.state, crm.until) == ("cooling", world.now + 60_000)
+    world.away = set()
+    await world.sleep(300)
+
+
+@in_world
 async def test_jobs_of_an_origin_that_the_next_host_has_not_wait_until_one_has_it(world: World) -> None:
     await world.jobs.run_after(60, "work:run", id="b", origin="billing")
     await world.close()
