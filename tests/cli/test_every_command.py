@@ -32,8 +32,6 @@ OF_SERVERS = {"export", "import instance"}
 """Commands that ask a server, also where a store is set for those that open one."""
 """Options whose variable has no name of a command in it."""
 
-FILES = tuple(f"{name}_file" for name in HIDDEN)
-
 
 def flag_of(option: click.Option) -> str:
     return max(option.opts, key=len)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.cli.keys import new_secret
-from tocsin.settings import load
+from tocsin.settings import HIDDEN, load
 
 from .conftest import Run
 
@@ -80,7 +80,7 @@ def test_shown_settings_are_all_that_are_read(run: Run, tmp_path: Path, monkeypa
         name.removeprefix("TOCSIN_").lower()
         for name in re.findall(r"TOCSIN_[A-Z_]+[A-Z]", run("serve", "--help").output)
     }
-    assert read - {"config", "secrets_file", "origin_secrets_file", "tokens_file"} <= set(values)
+    assert read - {"config", *(f"{name}_file" for name in HIDDEN)} <= set(values)
 
 
 def test_wrong_settings_exit_2(run: Run) -> None:
