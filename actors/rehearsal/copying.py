@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tocsin.actors.rehearsal.history import History, Ran
+from tocsin.actors.rehearsal.targets import origins_after, origins_of
 from tocsin.actors.scheduler.integrity.check import held
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import PULLED, BadRow, HistRow, JobRow, LeaseRow, R, decode, encode
@@ -43,6 +44,8 @@ class Copy:
     jobs: int = 0
     pools: dict[str, set[str]] = field(default_factory=dict)
     """Those that a job, a schedule or a setting names, by instance."""
+    origins: set[str] = field(default_factory=set)
+    """The named ones that jobs go to."""
 
 
 async def copy_store(look: StoreLook, only: str | None, call_ms: int) -> Copy:
@@ -85,7 +88,7 @@ def _names(snapshot: StoreSnapshot) -> list[str]:
 async def _copy_one(snapshot: StoreSnapshot, name: str, copy: Copy) -> None:
     """Copy the rows of one scheduler."""
     actor = str(actor_of(name))
-    view, ran, pools = snapshot.view(actor), Ran(), set[str]()
+    view, ran, pools, apart = snapshot.view(actor), Ran(), set[str](), list[JobRow]()
     writes = ActorWrites(actor, wake_at=snapshot.wake_at(actor))
     async for key, value in _rows(view):
         writes.rows[key] = value
@@ -94,12 +97,16 @@ async def _copy_one(snapshot: StoreSnapshot, name: str, copy: Copy) -> None:
             copy.jobs += 1
             ran.note_job(job)
             pools.add(job.pool)
+            if job.extras is not None:
+                apart.append(job)
         elif family == b"cron" and (row := _read(DefinitionRow, key, value)) is not None:
             ran.note_schedule(rest.decode(), row)
             pools.add(row.pool)
+            copy.origins |= origins_after(row.then)
         elif family == b"pool":
             pools.add(rest.decode())
     copy.pools[name] = pools - {""}
+    copy.origins.update(*(origins_of(job, writes.rows) for job in apart))
     copy.disk.apply([writes])
     async for key, value in _newest(view, MOST_ATTEMPTS - copy.history.attempts):
         if (attempt := _read(HistRow, key, value)) is not None:

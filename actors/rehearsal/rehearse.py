@@ -19,6 +19,7 @@ from tocsin.actors.rehearsal.saturation import HOUR_MS, PoolUse
 from tocsin.actors.rehearsal.watching import Watch, WatchedStore
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions
 from tocsin.actors.testing import VirtualClock, simulate
+from tocsin.dispatch.origin import Origin
 from tocsin.dispatch.rate import rate_of
 from tocsin.errors import InvalidInputError
 
@@ -102,9 +103,11 @@ class _Rehearsing:
 
     def _open(self, store: WatchedStore, dispatch: bool = True) -> ActorHost:
         plan = self._plan
+        named = dict.fromkeys(self._copy.origins, Origin(url=ORIGIN))
         return ActorHost.open(
-            store, origin=ORIGIN, insecure=True, transport=self._answering, clock=self._clock, random=self._random,
-            lanes=plan.lanes, max_in_flight=plan.max_in_flight, idle_after_s=IDLE_S, tracing=False, dispatch=dispatch,
+            store, origin=ORIGIN, origins=named, insecure=True, transport=self._answering, clock=self._clock,
+            random=self._random, lanes=plan.lanes, max_in_flight=plan.max_in_flight, idle_after_s=IDLE_S, tracing=False,
+            dispatch=dispatch,
         )  # fmt: skip
 
     async def _set_pools(self) -> None:
@@ -183,7 +186,7 @@ def _pool(plan: Plan, hours: range, instance: str, name: str, use: PoolUse, wait
         paused=use.row.paused,
         rate=None if rate is None else str(rate_of(rate)),
         fires=use.starts,
-        full=round(use.full_ms.total() / (plan.until - plan.start), 4),
+        full=round(use.full_ms.total() / (plan.until - plan.start), 6),
         rate_used=None if rate is None else round(busiest * rate[1] / (rate[0] * HOUR_MS), 4),
         longest_wait_ms=use.waited,
         late=Late.of(use.late),

@@ -27,6 +27,7 @@ from tests.mutants.pages import PAGES
 from tests.mutants.postgresql import POSTGRESQL
 from tests.mutants.putting_off import PUTTING_OFF
 from tests.mutants.receiver import RECEIVER
+from tests.mutants.rehearsing import REHEARSING
 from tests.mutants.routing import OF_ROUTING
 from tests.mutants.several_stores import SEVERAL_STORES
 from tests.mutants.sharing import SHARING
@@ -60,6 +61,7 @@ MUTANTS = (
     *SHARING,
     *LABS,
     *CLOCKS,
+    *REHEARSING,
     *CLUSTERS,
     *OWNING,
     *OUTBOX_MAIL,

@@ -62,12 +62,13 @@ def copied(
     only: str | None = None,
     transport: Transport | None = None,
     dispatch: bool = False,
+    **options: Any,
 ) -> Copy:
     """Let a host that starts at midnight do something, and copy its store where that ends."""
 
     async def main(random: Random) -> Copy:
         disk, clock = MemoryDisk(), VirtualClock(MIDNIGHT)
-        async with a_host(disk, clock, transport, random=random, dispatch=dispatch) as host:
+        async with a_host(disk, clock, transport, random=random, dispatch=dispatch, **options) as host:
             await fill(host, clock)
             return await copy_store(DiskLook(disk), only, CALL_MS)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.actors.rehearsal.copies import CALL_MS, DAY_MS, HOUR_MS, MIDNIGHT, copied
-from tocsin import ActorHost, Job, Rate, Retry
+from tocsin import ActorHost, Job, Origin, Rate, Retry
 from tocsin.actors.rehearsal.rehearse import Plan, rehearse
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions
 from tocsin.actors.testing import VirtualClock
@@ -195,7 +195,7 @@ def test_calls_that_take_longer_than_their_deadline_are_accepted_and_hold_their_
     copy = copied(fill)
     copy.history.unknown = copy.history.unknown._replace(took_ms=100_000)
     found = rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS))
-    assert found.outcomes == {"done": 3}
+    assert found.outcomes == {"done": 3} and found.fires == 3
     assert found.pools[0].longest_wait_ms == 200_000
 
 
@@ -207,3 +207,16 @@ def test_jobs_die_as_often_as_the_history_says_they_fail() -> None:
     copy.history.unknown = copy.history.unknown._replace(outcome="failed", status=500)
     found = rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS))
     assert (found.fires, found.outcomes, found.deaths) == (15, {"failed": 15}, {"exhausted": 5})
+
+
+def test_jobs_go_to_named_origins_whatever_follows_them() -> None:
+    async def fill(host: ActorHost, clock: VirtualClock) -> None:
+        jobs = host.scheduler("a")
+        after = Job("next", options={"origin": "stock", "on_dead": [Job("last", options={"origin": "mail"})]})
+        await jobs.run_after("1h", "x", origin="billing", then=[after])
+        await jobs.schedules.put("s", cron="0 3 * * *", path="y", then=[Job("z", options={"origin": "ledger"})])
+
+    named = {name: Origin(url="http://127.0.0.1:9") for name in ("billing", "stock", "mail", "ledger")}
+    copy = copied(fill, origins=named)
+    assert copy.origins == named.keys()
+    assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 4}
