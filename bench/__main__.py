@@ -16,6 +16,7 @@ from bench.loops import default_loop
 from bench.pool import measure as measure_pool
 from bench.queues import measure as measure_queues
 from bench.queues_peers import measure as measure_peers
+from bench.rehearsal import measure as measure_rehearsal
 from bench.scale import measure as measure_scale
 from bench.schedules import measure as measure_schedules
 from tocsin.dispatch.transports import NAMES
@@ -171,6 +172,14 @@ def queues(
 def scale(jobs: int, folder: str | None) -> None:
     """Many rows on PostgreSQL, and a slot that moves from one server to another: the figures of docs/scale.md."""
     measure_scale(jobs, folder)
+
+
+@main.command()
+@click.option("--jobs", default=50_000, show_default=True, help="Jobs of the week.")
+@click.option("--folder", help="Where the store lies: a folder on the disk to measure.")
+def rehearsal(jobs: int, folder: str | None) -> None:
+    """A week that is rehearsed by `tocsin simulate`."""
+    measure_rehearsal(jobs, folder)
 
 
 if __name__ == "__main__":

@@ -91,9 +91,7 @@ class _Rehearsing:
             async with host:
                 self._watch.begin()
                 self._answering.finish_what_runs(self._plan.start)
-                await self._clock.sleep(
-                    (self._plan.until - self._plan.start - 0.5) / 1000
-                )  # not what is due at the end
+                await self._clock.sleep((self._plan.until - self._plan.start - HALF_MS) / 1000)
                 waiting = self._watch.end(self._plan.until)
                 await self._answering.stop()
                 failed = {actor.name: one.error for actor, one in host.runtime.alarms.failing.items()}

@@ -213,10 +213,11 @@ def test_jobs_go_to_named_origins_whatever_follows_them() -> None:
     async def fill(host: ActorHost, clock: VirtualClock) -> None:
         jobs = host.scheduler("a")
         after = Job("next", options={"origin": "stock", "on_dead": [Job("last", options={"origin": "mail"})]})
-        await jobs.run_after("1h", "x", origin="billing", then=[after])
+        dying = [Job("sorry", options={"origin": "support"})]
+        await jobs.run_after("1h", "x", origin="billing", then=[after], on_dead=dying)
         await jobs.schedules.put("s", cron="0 3 * * *", path="y", then=[Job("z", options={"origin": "ledger"})])
 
-    named = {name: Origin(url="http://127.0.0.1:9") for name in ("billing", "stock", "mail", "ledger")}
+    named = {name: Origin(url="http://127.0.0.1:9") for name in ("billing", "stock", "mail", "ledger", "support")}
     copy = copied(fill, origins=named)
     assert copy.origins == named.keys()
     assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 4}
