@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.dispatch.plain import Plain
 from tocsin.dispatch.pulled import Claimed, raw_member
 from tocsin.dispatch.retry import Backoff, OlderRetry, Retry
@@ -100,6 +101,10 @@ class Removed(Answer, frozen=True):
 
 class Stopped(Answer, frozen=True):
     stopped: bool
+
+
+class Backfills(Answer, frozen=True):
+    backfills: Sequence[Backfill]
 
 
 class Stays(Answer, frozen=True):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tocsin.actors.client.answers import Deleted
+from tocsin.actors.client.answers import Backfills, Deleted, Stopped
 from tocsin.actors.client.bodies import schedule_body
 from tocsin.actors.client.server import ALWAYS, UNSENT, Server, is_absent, part
 from tocsin.actors.scheduler.model import schedule_records as records
+from tocsin.actors.scheduler.model.backfill_records import Backfill
+from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.definition import schedule_name
 from tocsin.actors.scheduler.schedules.register import owned_name
@@ -88,6 +90,21 @@ class ServerSchedules:
         return await self._server.ask(
             "POST", self._name, f"{_route(name)}/trigger", records.TriggeredRun, said, again=ALWAYS
         )
+
+    async def backfill(self, name: str, *, start: int, end: int, rate_per_second: int, dry_run: bool) -> Backfill:
+        """Run the slots from `start` on and before `end` that had no run; with `dry_run` only count them."""
+        said = {"start": start, "end": end, "ratePerSecond": rate_per_second, "dryRun": dry_run}
+        return await self._server.ask("POST", self._name, f"{_route(name)}/backfill", Backfill, said, again=dry_run)
+
+    async def backfills(self, name: str) -> Sequence[Backfill]:
+        """Return the backfills of a schedule, the newest first, at most a hundred."""
+        found = await self._server.ask("GET", self._name, f"{_route(name)}/backfills", Backfills, again=ALWAYS)
+        return found.backfills
+
+    async def backfill_stop(self, name: str, backfill_id: str) -> bool:
+        """Stop a backfill; what it has started goes on. False if it had ended, or there is none."""
+        route = f"{_route(name)}/backfills/{part(schedule_id(backfill_id))}"
+        return (await self._server.ask("DELETE", self._name, route, Stopped, again=UNSENT)).stopped
 
     async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> records.CronPreview:
         """Return what an expression comes to after `start` (None: now)."""

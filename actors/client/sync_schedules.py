@@ -4,7 +4,7 @@ Written by scripts/sync_client.py of `Schedules`: change that, and run the scrip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.client.job_checks import Job, OccurrenceOptions
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.client.schedules_port import PREVIEW
 from tocsin.actors.scheduler.model import schedule_records as records
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.values import LEFT_OUT
 
@@ -127,6 +128,26 @@ class SyncSchedules:
     def trigger(self, name: str, request_key: str | None = None) -> records.TriggeredRun:
         """Start one occurrence now, also when paused. The same key gives the same one; without a key it is new."""
         return self._call(lambda it: it.trigger(name, request_key))
+
+    def backfill(
+        self, name: str, start: datetime | int, end: datetime | int, *, rate_per_second: int = 10, dry_run: bool = False
+    ) -> Backfill:
+        """Run the slots from `start` on and before `end` that have come and had no run of their own, each once.
+
+        A durable job of the schedule: so many a second (1 to 1000) start, one at a time unless `overlap` is `allow`,
+        and those that come by themselves go first. Slots that fired, or are dead, are left out; so are those of which
+        it is not known any more. At most 100,000 slots; backfills of a schedule come one after the other. With
+        `dry_run` they are only counted. NotFoundError, InvalidInputError; ConflictError if the schedule has stopped.
+        """
+        return self._call(lambda it: it.backfill(name, start, end, rate_per_second=rate_per_second, dry_run=dry_run))
+
+    def backfills(self, name: str) -> Sequence[Backfill]:
+        """Return the backfills of a schedule and how far they have come, the newest first, at most a hundred."""
+        return self._call(lambda it: it.backfills(name))
+
+    def backfill_stop(self, name: str, backfill_id: str) -> bool:
+        """Stop a backfill; what it has started goes on. False if it had ended, or there is none."""
+        return self._call(lambda it: it.backfill_stop(name, backfill_id))
 
     def preview(
         self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW

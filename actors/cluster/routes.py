@@ -18,6 +18,7 @@ _OF_HOST: Final = frozenset({"host.instances", "host.run_due", "host.accepted"})
 FROM_STORE: Final = frozenset({
     "reads.get", "reads.list", "reads.dead", "reads.history", "reads.pool", "reads.redrive", "reads.dead_groups",
     "reads.audit", "queues.pending", "schedules.get", "schedules.list", "schedules.occurrences", "schedules.preview",
+    "schedules.backfills",
     "jobs.first_answer", "transfer.state",
 })  # fmt: skip
 """Reads of committed state, which any host answers from the store."""
@@ -33,7 +34,7 @@ BY_MAIL: Final = frozenset({
     "changes.remove",
     "changes.set_clock", "changes.advance_clock", "changes.freeze_clock", "queues.give_back",
     "schedules.put", "schedules.register", "schedules.pause", "schedules.resume", "schedules.delete",
-    "schedules.trigger", "host.settle", "host.call", "host.note_clock",
+    "schedules.trigger", "schedules.backfill", "schedules.backfill_stop", "host.settle", "host.call", "host.note_clock",
 })  # fmt: skip
 """Changes, which the owner does whenever there is one."""
 assert not (FROM_STORE | RATHER_FROM_STORE | BY_MAIL) - OPERATIONS.keys()

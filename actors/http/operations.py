@@ -33,6 +33,7 @@ from tocsin.actors.http.request import Call
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import schedule_records as recurring_records
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.actors.scheduler.model.feed_frames import Change
 from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.dispatch.pulled import Settlement
@@ -235,6 +236,21 @@ _SCHEDULES: Final = (
         name="schedules_trigger", group="schedules", said="One occurrence now, also when it is paused",
         request=wire_recurring.TriggerRequest, body_optional=True,
         answer=recurring_records.TriggeredRun, errors=("CONFLICT", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
+    ),
+    Operation(
+        "POST", "/schedules/{name}/backfill", "schedules.backfill", OPERATE, recurring.backfill,
+        name="schedules_backfill", group="schedules", said="Run slots of the past that had no run, each once",
+        request=wire_recurring.BackfillRequest, answer=Backfill, errors=("CONFLICT",),
+    ),
+    Operation(
+        "GET", "/schedules/{name}/backfills", "schedules.backfills", READ, recurring.backfills,
+        name="schedules_backfills", group="schedules", said="The backfills of a schedule, and how far they have come",
+        answer=replies.Backfills,
+    ),
+    Operation(
+        "DELETE", "/schedules/{name}/backfills/{backfillId}", "schedules.backfill_stop", OPERATE,
+        recurring.backfill_stop, name="schedules_backfill_stop", group="schedules",
+        said="Stop a backfill; what it has started goes on", answer=replies.BackfillStopped, errors=_NO_ID,
     ),
     Operation(
         "GET", "/schedules/{name}/occurrences", "schedules.occurrences", READ, recurring.occurrences,

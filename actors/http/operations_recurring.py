@@ -11,9 +11,10 @@ from tocsin.actors.http.job_requests import following
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
 from tocsin.actors.http.request import Call
-from tocsin.actors.http.response_models import ScheduleDeleted, SetRegistered
+from tocsin.actors.http.response_models import Backfills, BackfillStopped, ScheduleDeleted, SetRegistered
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_recurring import (
+    BackfillRequest,
     DefinitionRequest,
     OwnedRequest,
     RegisterRequest,
@@ -22,6 +23,7 @@ from tocsin.actors.http.wire_recurring import (
 )
 from tocsin.actors.scheduler.client.schedules_port import GIVE_WAY, PREVIEW
 from tocsin.actors.scheduler.model import schedule_records as records
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.actors.scheduler.model.validation import epoch_ms, naming
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.definition import MAX_SET, schedule_name
@@ -129,6 +131,40 @@ async def trigger(call: Call) -> records.TriggeredRun:
     request = await call.body(TriggerRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
     return await call.port.schedules.trigger(name, request.request_key)  # type: ignore[arg-type]
+
+
+async def backfill(call: Call) -> Backfill:
+    request = await call.body(BackfillRequest, SMALL_BODY)
+    name = await _admitted_name(call)
+    start, end = (_needed(request.start, "start"), _needed(request.end, "end"))
+    return await call.port.schedules.backfill(
+        name,
+        start=start,
+        end=end,
+        rate_per_second=10 if request.rate_per_second is None else whole(request.rate_per_second),  # type: ignore[arg-type]  # the port checks every value
+        dry_run=bool(request.dry_run),
+    )
+
+
+def _needed(value: object, name: str) -> int:
+    if value is None:
+        raise InvalidInputError(f"{name} is needed: slots of the past are run from start on, and before end (epoch ms)")
+    return epoch_ms(whole(value), name)  # type: ignore[arg-type]  # it checks the value
+
+
+async def backfills(call: Call) -> Backfills:
+    call.query()
+    name = await _admitted_name(call)
+    found = await call.port.schedules.backfills(name)
+    if not found and await call.port.schedules.get(name) is None:
+        raise NotFoundError(f"there is no schedule {name!r}, and no history of one")
+    return Backfills(found)
+
+
+async def backfill_stop(call: Call) -> BackfillStopped:
+    call.query()
+    name = await _admitted_name(call)
+    return BackfillStopped(await call.port.schedules.backfill_stop(name, call.path("backfillId")))
 
 
 async def delete(call: Call) -> ScheduleDeleted:

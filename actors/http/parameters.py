@@ -58,6 +58,9 @@ CONFIRM: Final = Parameter(
 REDRIVE: Final = Parameter(
     "redriveId", shapes.REDRIVE_ID, "The bulk retry.", needed=True, example="01m4cw2n8j6t0q7v9xk3d5r1zb", place="path"
 )
+BACKFILL: Final = Parameter(
+    "backfillId", shapes.REDRIVE_ID, "The backfill.", needed=True, example="01m4cw2n8j6t0q7v9xk3d5r1zc", place="path"
+)
 SCHEDULE: Final = Parameter(
     "name", shapes.INSTANCE_NAME, "The schedule.", needed=True, example="daily-report", place="path"
 )
@@ -139,5 +142,5 @@ UNSEALED: Final = (
 )
 DELETED: Final = (REVISION, CANCEL_PENDING)
 PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
-BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE, QUEUE, OWNER)}
+BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, BACKFILL, SCHEDULE, QUEUE, OWNER)}
 """Those that stand in paths, as they stand there."""

@@ -10,6 +10,7 @@ import msgspec
 
 from tocsin.actors.http.job_records import JobRecord
 from tocsin.actors.http.shapes import shape
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.actors.scheduler.model.records import Attempt, ClockState, Queue, Reason
 from tocsin.actors.scheduler.model.schedule_records import SchedulePut
 from tocsin.dispatch.pulled import Claimed
@@ -126,6 +127,18 @@ class ScheduleDeleted(_Reply, frozen=True):
     """The answer: whether there was such a schedule."""
 
     deleted: bool
+
+
+class Backfills(_Reply, frozen=True):
+    """The backfills of a schedule, the newest first."""
+
+    backfills: Sequence[Backfill]
+
+
+class BackfillStopped(_Reply, frozen=True):
+    """The answer: whether there was a backfill to stop."""
+
+    stopped: bool
 
 
 class SetRegistered(_Reply, frozen=True):

@@ -105,3 +105,12 @@ class TriggerRequest(Request, frozen=True, kw_only=True):
     request_key: Annotated[
         Scalar, shape(shapes.REQUEST_KEY, "The same key again answers the same occurrence, and makes none.")
     ] = None
+
+
+class BackfillRequest(Request, frozen=True, kw_only=True):
+    """Which slots of the past are to run, and how fast."""
+
+    start: Annotated[Scalar, shape(shapes.INSTANT, "The slots from this instant on, epoch ms.", needed=True)] = None
+    end: Annotated[Scalar, shape(shapes.INSTANT, "The slots before this instant, epoch ms.", needed=True)] = None
+    rate_per_second: Annotated[Scalar, shape(shapes.RATE, "So many are started a second.")] = None
+    dry_run: Annotated[bool | None, shape(shapes.FLAG, "True: say what would be run, and run nothing.")] = None

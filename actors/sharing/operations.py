@@ -90,6 +90,7 @@ _AGAIN: Final[dict[Again, str]] = {
         reads.clock reads.dead_groups reads.changes reads.activity
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
+        schedules.backfills
         transfer.begin_import transfer.import_rows transfer.end_import transfer.abandon_import
         transfer.state transfer.seal transfer.unseal
         host.instances host.accepted host.settle host.run_due host.keep_pass host.note_clock
@@ -100,9 +101,12 @@ _AGAIN: Final[dict[Again, str]] = {
         changes.dead_cancel_all changes.undo
         changes.delete_pool changes.free_slot changes.set_instance changes.remove changes.set_clock changes.freeze_clock
         schedules.put schedules.register schedules.pause schedules.resume schedules.delete
+        schedules.backfill_stop
         host.take_pass
     """,
-    Again.MAY_NOT_BE: "changes.dead_retry changes.dead_retry_all schedules.trigger host.call changes.advance_clock",
+    Again.MAY_NOT_BE: """
+        changes.dead_retry changes.dead_retry_all schedules.trigger schedules.backfill host.call changes.advance_clock
+    """,
 }
 AGAIN: Final = {name: again for again, names in _AGAIN.items() for name in names.split()}
 

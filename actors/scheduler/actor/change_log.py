@@ -18,6 +18,8 @@ from tocsin.actors.scheduler.schedules.events import (
     PutSchedules,
     RegisterSchedules,
     SetSchedulePaused,
+    StartBackfill,
+    StopBackfill,
 )
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Change
 from tocsin.actors.scheduler.transitions import events
@@ -139,6 +141,10 @@ def _operated(event: object) -> str | None:
             return f"schedule {name}: {_paused(paused)[0]}"
         case DeleteSchedule(name, _):
             return f"schedule {name}: deleted"
+        case StartBackfill(name, backfill_id, _, _, rate, matched):
+            return f"schedule {name}: backfill {backfill_id} began, {matched} slots at {rate} a second"
+        case StopBackfill(name, backfill_id):
+            return f"schedule {name}: backfill {backfill_id} stopped"
         case PutSchedules(news):
             return f"schedule {_names(news)}: defined"
         case RegisterSchedules(owner, news):

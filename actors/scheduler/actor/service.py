@@ -345,6 +345,11 @@ class SchedulerService:
         await self.rest(seconds)
         await self.deaths.drain(seconds)
 
+    @property
+    def kept_slots(self) -> int:
+        """Return how many outcomes of slots are kept for each schedule."""
+        return self._limits.kept_slots
+
     async def rest(self, seconds: float) -> None:
         """Start no more callbacks; let those under way end, for at most `seconds`; then end them, uncharged.
 

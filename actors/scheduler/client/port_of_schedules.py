@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.actors.scheduler.model.schedule_records import (
     CronPreview,
     OccurrencePage,
@@ -54,6 +55,18 @@ class SchedulesPort(Protocol):
 
     async def trigger(self, name: str, request_key: str | None) -> TriggeredRun:
         """Start one occurrence now, also when paused; the same key gives the same occurrence."""
+        ...
+
+    async def backfill(self, name: str, *, start: int, end: int, rate_per_second: int, dry_run: bool) -> Backfill:
+        """Run the slots from `start` on and before `end` that had no run; with `dry_run` only count them."""
+        ...
+
+    async def backfills(self, name: str) -> Sequence[Backfill]:
+        """Return the backfills of a schedule, the newest first, at most a hundred."""
+        ...
+
+    async def backfill_stop(self, name: str, backfill_id: str) -> bool:
+        """Stop a backfill; what it has started goes on. False if it had ended, or there is none."""
         ...
 
     async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> CronPreview:

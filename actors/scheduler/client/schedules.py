@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 from zoneinfo import ZoneInfo
@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.schedules_port import GIVE_WAY, PREVIEW
 from tocsin.actors.scheduler.model import schedule_records as records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.declared import arguments_of, definition_of
 from tocsin.actors.scheduler.schedules.definition import MAX_SET, new_schedule, schedule_name
@@ -151,6 +152,33 @@ class Schedules:
     async def trigger(self, name: str, request_key: str | None = None) -> records.TriggeredRun:
         """Start one occurrence now, also when paused. The same key gives the same one; without a key it is new."""
         return await self._port.trigger(name, request_key)
+
+    async def backfill(
+        self,
+        name: str,
+        start: datetime | int,
+        end: datetime | int,
+        *,
+        rate_per_second: int = 10,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run the slots from `start` on and before `end` that have come and had no run of their own, each once.
+
+        A durable job of the schedule: so many a second (1 to 1000) start, one at a time unless `overlap` is `allow`,
+        and those that come by themselves go first. Slots that fired, or are dead, are left out; so are those of which
+        it is not known any more. At most 100,000 slots; backfills of a schedule come one after the other. With
+        `dry_run` they are only counted. NotFoundError, InvalidInputError; ConflictError if the schedule has stopped.
+        """
+        first, last = arguments.instant_ms(start, "start"), arguments.instant_ms(end, "end")
+        return await self._port.backfill(name, start=first, end=last, rate_per_second=rate_per_second, dry_run=dry_run)
+
+    async def backfills(self, name: str) -> Sequence[Backfill]:
+        """Return the backfills of a schedule and how far they have come, the newest first, at most a hundred."""
+        return await self._port.backfills(name)
+
+    async def backfill_stop(self, name: str, backfill_id: str) -> bool:
+        """Stop a backfill; what it has started goes on. False if it had ended, or there is none."""
+        return await self._port.backfill_stop(name, backfill_id)
 
     async def preview(
         self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW

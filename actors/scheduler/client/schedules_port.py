@@ -12,6 +12,7 @@ import msgspec
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.client.backfills_port import LocalBackfills
 from tocsin.actors.scheduler.client.instance import Instance, page_limit
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model import schedule_records as records
@@ -36,11 +37,12 @@ CANCELLED_AT_ONCE: Final = 100
 REQUEST_KEY_MAX: Final = 255
 
 
-class LocalSchedules:
+class LocalSchedules(LocalBackfills):
     """Defines and runs the schedules of one scheduler."""
 
     def __init__(self, instance: Instance, checks: JobChecks, who: AskedBy = PYTHON) -> None:
-        self._instance, self._checks, self._who = instance, checks, who
+        super().__init__(instance, who)
+        self._checks = checks
 
     async def put(self, new: NewSchedule) -> records.SchedulePut:
         """Define a schedule, or define it anew."""

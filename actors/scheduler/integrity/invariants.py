@@ -296,7 +296,7 @@ def _serves(ms: int, kind: str, name: str, known: dict[bytes, bytes]) -> bool:
 
 
 async def _schedules(look: Look) -> None:
-    for family in (b"cron", b"cronargs", b"cronat", b"slot", b"trigger"):
+    for family in (b"cron", b"cronargs", b"cronat", b"slot", b"trigger", b"backfill"):
         async for _ in look.shapes(family):
             pass  # what cannot be read is noted by the reading
     for name, message in await check_schedules(look.view):

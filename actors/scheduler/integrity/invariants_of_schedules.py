@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
+from tocsin.actors.scheduler.model.backfill_rows import BACKFILL, Backfilling, BackfillRow
 from tocsin.actors.scheduler.model.damage import json_fault, pieces_fault
 from tocsin.actors.scheduler.model.rows import JobRow, R, dead_key, split_timer_key
 from tocsin.actors.scheduler.model.schedule_rows import (
@@ -19,7 +20,7 @@ from tocsin.actors.scheduler.model.schedule_rows import (
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.storage.api import StoreView, after, each_row
 
-TIMERS = (TIMER, FORGET)
+TIMERS = (TIMER, FORGET, BACKFILL)
 PAGE = 1_000
 
 
@@ -31,6 +32,7 @@ async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
     definitions = {name: row async for name, row in _rows(view, "cron", DefinitionRow)}
     found: list[tuple[str, str]] = []
     cursors: set[str] = set()
+    running = await _running(view)
     async for name, cursor in _rows(view, "cronat", CursorRow):
         cursors.add(name)
         definition = definitions.get(name)
@@ -42,12 +44,16 @@ async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
             found.append((name, f"schedule {name} says it keeps {cursor.kept} slots, there are {slots[name]}"))
         wanted = Counter({(TIMER, cursor.rings_at): cursor.rings_at is not None})
         wanted[FORGET, cursor.forget_at] += cursor.forget_at is not None
+        doing = cursor.backfill or Backfilling()
+        wanted[BACKFILL, doing.rings_at] += doing.rings_at is not None
         if +wanted != timers.get(name, Counter()):
             found.append((name, f"schedule {name} has the timers {timers.get(name)}, not {+wanted}"))
         found += [(name, words) for words in await _held_back(view, name, cursor)]
+        found += [(name, words) for words in _backfills(name, cursor, definition, running.pop(name, ()))]
     found += [(name, f"schedule {name} has no cursor") for name in definitions.keys() - cursors]
     found += [(name, f"a timer of {name}, which is no schedule") for name in timers.keys() - cursors]
     found += [(name, f"slots of {name}, which is no schedule") for name in slots.keys() - cursors]
+    found += [(name, f"backfills of {name}, which is no schedule, go on: {ids}") for name, ids in running.items()]
     return found
 
 
@@ -74,6 +80,25 @@ async def _held_back(view: StoreView, name: str, cursor: CursorRow) -> list[str]
     if not cursor.live and cursor.rings_at is None:
         return [f"schedule {name} holds back {cursor.queued}, and nothing of it is live"]
     return []
+
+
+async def _running(view: StoreView) -> dict[str, tuple[str, ...]]:
+    """Return the backfills that have not ended, by schedule."""
+    found: dict[str, tuple[str, ...]] = {}
+    async for key, row in _rows(view, "backfill", BackfillRow):
+        if row.state == "running":
+            name, _, backfill_id = key.partition("/")
+            found[name] = (*found.get(name, ()), backfill_id)
+    return found
+
+
+def _backfills(name: str, cursor: CursorRow, definition: DefinitionRow | None, running: Sequence[str]) -> Iterator[str]:
+    doing = cursor.backfill or Backfilling()
+    if sorted(doing.ids) != sorted(running):
+        yield f"schedule {name} names the backfills {doing.ids}, there go on {running}"
+    held = cursor.queued is not None or (cursor.live > 0 and definition is not None and definition.overlap != "allow")
+    if doing.ids and doing.rings_at is None and not held:
+        yield f"schedule {name} has backfills that nothing is in the way of, and no timer for them"
 
 
 async def _live(view: StoreView) -> Counter[tuple[str, str]]:

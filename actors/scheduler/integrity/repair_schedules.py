@@ -6,11 +6,12 @@ Nothing that says something is deleted; a definition that has lost its cursor go
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.model.backfill_rows import BACKFILL, Backfilling, BackfillRow, backfill_key
 from tocsin.actors.scheduler.model.rows import JobRow, R, Row, decode, encode, split_timer_key, timer_key
 from tocsin.actors.scheduler.model.schedule_rows import (
     FORGET,
@@ -40,6 +41,7 @@ async def repair_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], de
     for name in slots.keys() - definitions.keys() - cursors.keys():
         cursors[name] = CursorRow(1, slots[name][1])  # both are lost: its history is kept as that of a deleted one
     needed: set[bytes] = set()
+    running = await _running(storage, definitions)
     for name, definition in definitions.items():
         cursor = cursors.get(name)
         kept, newest = slots.get(name, (0, 0))
@@ -57,8 +59,11 @@ async def repair_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], de
                 cursor = msgspec.structs.replace(cursor, queued=None, stands=None)
             if held and not count:
                 rings_at = cursor.last  # nothing of it lives, so it starts when it is looked at
-        new = msgspec.structs.replace(cursor, live=count, kept=kept, rings_at=rings_at, forget_at=None)
+        doing = _backfilling(cursor, running.get(name, ()), count)
+        new = msgspec.structs.replace(cursor, live=count, kept=kept, rings_at=rings_at, forget_at=None, backfill=doing)
         _write(storage, name, cursors.get(name), new)
+        if doing is not None and doing.rings_at is not None:
+            needed.add(timer_key(doing.rings_at, BACKFILL, name))
         if new.rings_at is not None:
             needed.add(timer_key(new.rings_at, TIMER, name))
     for name, cursor in cursors.items():
@@ -67,11 +72,41 @@ async def repair_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], de
             forget_at = cursor.forget_at if cursor.forget_at is not None else cursor.last + 30 * 86_400_000
             kept, _ = slots.get(name, (0, 0))
             gone = msgspec.structs.replace(
-                cursor, live=0, kept=kept, queued=None, stands=None, rings_at=None, next_slot=None, forget_at=forget_at
+                cursor,
+                live=0,
+                kept=kept,
+                queued=None,
+                stands=None,
+                rings_at=None,
+                next_slot=None,
+                forget_at=forget_at,
+                backfill=None,
             )
             _write(storage, name, cursor, gone)
             needed.add(timer_key(forget_at, FORGET, name))
     await _repair_timers(storage, needed)
+
+
+async def _running(storage: ActorStorage, definitions: Mapping[str, object]) -> dict[str, list[str]]:
+    """Return the backfills that go on, by schedule. Those of one that is gone are stopped."""
+    found: dict[str, list[str]] = {}
+    for key, row in await _all(storage, b"backfill/", BackfillRow):
+        name, _, backfill_id = key.partition("/")
+        if row.state == "running" and name in definitions:
+            found.setdefault(name, []).append(backfill_id)
+        elif row.state == "running":
+            stopped = msgspec.structs.replace(row, state="stopped", error="its schedule is gone")
+            storage.put(backfill_key(name, backfill_id), encode(stopped))
+    return found
+
+
+def _backfilling(cursor: CursorRow, running: Sequence[str], live: int) -> Backfilling | None:
+    """Return how far the schedule is with its backfills. They are looked at as soon as it runs, unless they wait."""
+    doing = cursor.backfill or Backfilling()
+    ids = (*(one for one in doing.ids if one in running), *(one for one in running if one not in doing.ids))
+    rings_at = doing.rings_at if doing.rings_at is not None else cursor.last
+    doing = Backfilling(ids, rings_at if ids else None, doing.live_slot if live else None)
+    return None if doing == Backfilling() else doing
 
 
 def _write(storage: ActorStorage, name: str, old: CursorRow | None, new: CursorRow) -> None:
@@ -105,7 +140,7 @@ def _end_those_it_stands_for(storage: ActorStorage, name: str, definition: Defin
 async def _repair_timers(storage: ActorStorage, needed: set[bytes]) -> None:
     for key, _ in await _rows(storage, b"timer/"):
         _, kind, _ = split_timer_key(key)
-        if kind in (TIMER, FORGET) and key not in needed:
+        if kind in (TIMER, FORGET, BACKFILL) and key not in needed:
             storage.delete(key)
         needed.discard(key)
     for key in sorted(needed):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.acts import ActRow, TrashRow
 from tocsin.actors.scheduler.model.audit import AuditRow
+from tocsin.actors.scheduler.model.backfill_rows import BackfillRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.later_rows import LaterRow, ThrottleRow
@@ -49,6 +50,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"result": (NAME, rows.ResultRow),
     b"throttle": (NAME, ThrottleRow),
     b"timer": (MS + "/" + NAME + "/" + ANY, None),
+    b"backfill": (NAME + "/" + NAME, BackfillRow),
     b"cron": (NAME, DefinitionRow),
     b"cronargs": (NAME + r"/([0-9]{2,})", None),
     b"cronat": (NAME, CursorRow),

@@ -111,6 +111,8 @@ class Occurrence(Value, frozen=True, kw_only=True, rename="camel", omit_defaults
     first_slot: int | None = None
     coalesced: int | None = None
     triggered: bool = False
+    backfill_id: str | None = None
+    """The backfill that started it."""
 
 
 class OccurrencePage(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

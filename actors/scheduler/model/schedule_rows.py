@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tocsin.actors.scheduler.model.asked_by import Pause
+from tocsin.actors.scheduler.model.backfill_rows import Backfilling, Range, RuleKey
 from tocsin.actors.scheduler.model.crockford import crockford
 from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.rows import JobRow, Row
@@ -71,6 +72,11 @@ def inherited(row: DefinitionRow) -> dict[str, Any]:
     return dict(zip(_INHERITED, _inherited(row), strict=True))
 
 
+def rule_key(row: DefinitionRow) -> RuleKey:
+    """Return what the slots of this definition follow from."""
+    return row.cron, row.every_ms, row.at, row.timezone, row.anchor if row.every_ms is not None else 0
+
+
 Piece = tuple[int, int, int | None]
 """Slots that follow one another: the first, the last, and how many; None: not counted."""
 
@@ -116,6 +122,9 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     """The slot held back is a catch-up (`misfire: one`): the earlier slots it stands for, to which those are added that
     come while it waits. None: `overlap: queue` holds it, and nothing is added."""
     pause: Pause | None = None
+    backfill: Backfilling | None = None
+    forgotten: Range | None = None
+    """Slots from the first up to the second may have had rows that were dropped for their age."""
 
 
 class SlotRow(Row, frozen=True, array_like=True, tag=1):
@@ -144,6 +153,8 @@ class SlotRow(Row, frozen=True, array_like=True, tag=1):
     """... how many they are, besides itself; None: not counted."""
     request: str | None = None
     """For one that was triggered: the hash of its request key."""
+    backfill: str | None = None
+    """The backfill that started it."""
 
 
 class TriggerRow(Row, frozen=True, array_like=True, tag=1):

@@ -135,4 +135,5 @@ def _occurrence(slot: int, row: SlotRow, live: Collection[str | None]) -> Occurr
         first_slot=row.first_slot,
         coalesced=row.coalesced if row.first_slot is not None else None,
         triggered=row.request is not None,
+        backfill_id=row.backfill,
     )

@@ -35,6 +35,9 @@ async def apply_ends(turn: Turn) -> None:
             one = found.get(ref.name)
             if one is not None and one.definition.uid == ref.uid:
                 one.move(live=max(one.cursor.live + LIVE_BY[how], 0))
+                doing = one.cursor.backfill
+                if doing is not None and doing.live_slot == ref.slot and ref.request is None and LIVE_BY[how] < 0:
+                    one.move(backfill=msgspec.structs.replace(doing, live_slot=None))
         if free := [one for one in found.values() if one.cursor.queued is not None and not one.cursor.live]:
             await _held_back(turn, free)
         for one in found.values():

@@ -30,6 +30,7 @@ from tocsin.actors.scheduler.model.schedule_rows import (
 from tocsin.actors.scheduler.schedules import series, slots
 from tocsin.actors.scheduler.schedules.allowance import STEPS, Allowance
 from tocsin.actors.scheduler.schedules.apply_ends import drop_held
+from tocsin.actors.scheduler.schedules.backfill import end_all
 from tocsin.actors.scheduler.schedules.fire import know, record_run, start
 from tocsin.actors.scheduler.schedules.process_due import stop
 from tocsin.actors.scheduler.schedules.recompute import note_zones
@@ -167,11 +168,11 @@ def _edit(
             turn.state.storage.delete(definition_args_key(old.name, n))
         _write(turn, old, new.rest_of_args)
     if old.cursor.error is not None or any(getattr(definition, name) != getattr(before, name) for name in _RULE):
-        _skip_until(turn, old, before, turn.now, "edited", used, allowance)
+        skip_until(turn, old, before, turn.now, "edited", used, allowance)
     elif not same:
         resumed = old.cursor.skip_to  # what passed while it was paused stays passed
         if old.jitter < jitter:  # what would be due at once
-            _skip_until(turn, old, before, turn.now - old.jitter, "edited", used, allowance)
+            skip_until(turn, old, before, turn.now - old.jitter, "edited", used, allowance)
         else:
             old.move(**_EMPTY)
         old.move(skip_to=resumed)
@@ -195,7 +196,7 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
         turn.state.storage.put(definition_args_key(one.name, n), part)
 
 
-def _skip_until(
+def skip_until(
     turn: Turn, one: Schedule, definition: DefinitionRow, until: int, reason: str, used: Used, allowance: Allowance
 ) -> None:
     """End the slots up to this instant that were not decided yet, as one row."""
@@ -218,7 +219,7 @@ def _skip_until(
 # ---- Pause, resume, delete, trigger --------------------------------------------------------------
 
 
-async def _one(turn: Turn, name: str, revision: int | None) -> Schedule:
+async def the_one(turn: Turn, name: str, revision: int | None) -> Schedule:
     one = (await load(turn, [name])).get(name)
     if one is None:
         raise NotFoundError(f"there is no schedule {name!r}")
@@ -229,7 +230,7 @@ async def _one(turn: Turn, name: str, revision: int | None) -> Schedule:
 async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None, by: AskedBy | None = None) -> Schedule:
     """Slots that pass while it is paused are recorded as skipped once it is resumed. One that has stopped for an error
     is tried again."""
-    one = await _one(turn, name, revision)
+    one = await the_one(turn, name, revision)
     if one.cursor.paused != paused or (not paused and one.cursor.error is not None):
         one.move(revision=one.cursor.revision + 1)
         _set_paused(turn, one, paused)
@@ -264,7 +265,7 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
 
 async def delete(turn: Turn, name: str, revision: int | None) -> Schedule:
     """Remove the definition. Its occurrences go on, and its history is kept for 30 days."""
-    one = await _one(turn, name, revision)
+    one = await the_one(turn, name, revision)
     await remove(turn, [one])
     return one
 
@@ -274,10 +275,11 @@ async def remove(turn: Turn, schedules: Sequence[Schedule]) -> None:
     used = await used_slots(turn, schedules)
     storage, allowance = turn.state.storage, Allowance(turn, for_schedules=len(schedules))
     for one in schedules:
-        _skip_until(turn, one, one.definition, turn.now, "deleted", used, allowance)
+        skip_until(turn, one, one.definition, turn.now, "deleted", used, allowance)
         storage.delete(definition_key(one.name))
         for n in range(one.definition.args_rows):
             storage.delete(definition_args_key(one.name, n))
+        await end_all(turn, one, "its schedule was deleted")
         one.move(rings_at=None, next_slot=None, live=0, forget_at=turn.now + FORGET_MS)
         turn.state.put_timer(turn.now + FORGET_MS, FORGET, one.name)
         one.save(turn)
@@ -296,7 +298,7 @@ class Triggered:
 
 async def trigger(turn: Turn, name: str, request: str) -> Triggered:
     """Make an occurrence now, paused or not, whatever is live. The same request gives the same occurrence."""
-    one = await _one(turn, name, None)
+    one = await the_one(turn, name, None)
     key = trigger_key(name, request)
     row = read(turn, TriggerRow, key, await turn.state.storage.get_many([key]))
     if row is not None:

@@ -7,8 +7,10 @@ from typing import Final, assert_never
 
 from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.backfill_rows import BACKFILL, BackfillRow
 from tocsin.actors.scheduler.model.schedule_rows import FORGET, RECHECK, TIMER
-from tocsin.actors.scheduler.schedules import change
+from tocsin.actors.scheduler.schedules import backfill_asked, change
+from tocsin.actors.scheduler.schedules.backfill import go_on
 from tocsin.actors.scheduler.schedules.change import NewSchedule, Triggered
 from tocsin.actors.scheduler.schedules.process_due import on_timer
 from tocsin.actors.scheduler.schedules.purge import purge
@@ -59,8 +61,33 @@ class LeaveSchedules(Event[tuple[list[str], str | None] | RequestError], frozen=
     by: AskedBy | None = None
 
 
+class StartBackfill(Event[BackfillRow | RequestError], frozen=True):
+    """Run the slots from `first` to `last`, both included. Answered with the backfill as it begins."""
+
+    name: str
+    backfill_id: str
+    first: int
+    last: int
+    rate: int
+    matched: int
+    by: AskedBy | None = None
+
+
+class StopBackfill(Event[bool | RequestError], frozen=True):
+    name: str
+    backfill_id: str
+    by: AskedBy | None = None
+
+
 ScheduleChange = (
-    PutSchedules | SetSchedulePaused | DeleteSchedule | TriggerSchedule | RegisterSchedules | LeaveSchedules
+    PutSchedules
+    | SetSchedulePaused
+    | DeleteSchedule
+    | TriggerSchedule
+    | RegisterSchedules
+    | LeaveSchedules
+    | StartBackfill
+    | StopBackfill
 )
 
 
@@ -88,6 +115,11 @@ async def change_schedules(turn: Turn, event: ScheduleChange) -> object:
                 return answer(event, await register(turn, owner, news, by))
             case LeaveSchedules(owner, names, token, prune, start, by):
                 return answer(event, await leave(turn, owner, names, token, prune, start, by))
+            case StartBackfill(name, backfill_id, first, last, rate, matched, by):
+                begun = await backfill_asked.start(turn, name, backfill_id, first, last, rate, matched, by)
+                return answer(event, begun)
+            case StopBackfill(name, backfill_id, by):
+                return answer(event, await backfill_asked.stop(turn, name, backfill_id, by))
             case _:
                 assert_never(event)
     except RequestError as refusal:
@@ -98,7 +130,8 @@ RINGS: Final[Mapping[str, Callable[[Turn, Sequence[tuple[int, str]]], Awaitable[
     TIMER: on_timer,
     FORGET: purge,
     RECHECK: recompute,
+    BACKFILL: go_on,
 }
 """Each deletes the rows of the timers that it has served: what is too much for one turn is still due."""
-NEW_WORK: Final = ([TIMER.encode()], [RECHECK.encode()])
+NEW_WORK: Final = ([TIMER.encode()], [RECHECK.encode()], [BACKFILL.encode()])
 """The kinds, as they stand in a key, of those that wait while the store is full."""

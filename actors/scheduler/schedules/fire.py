@@ -127,7 +127,7 @@ def _join_run(turn: Turn, one: Schedule, fire: Fire, reason: str, row: SlotRow) 
 def _waits(one: Schedule, fire: Fire) -> bool:
     """Tell whether a slot waits for the live occurrence to end, rather than pass."""
     if one.cursor.queued is None:
-        return fire.catch_up or one.definition.overlap == "queue"
+        return fire.catch_up or one.definition.overlap == "queue" or one.runs_past
     return (fire.catch_up or one.cursor.stands is not None) and len(one.cursor.stands or ()) < PIECES
 
 
@@ -166,19 +166,24 @@ def _joined(piece: Piece, other: Piece) -> Piece:
 def start(
     turn: Turn, one: Schedule, job_id: str, slot: int, row: SlotRow, known: Known, *, late: bool, again: bool = False
 ) -> None:
-    """Start the job of a slot: a frozen copy of the definition."""
+    """Start the job of a slot: a frozen copy of the definition. That of a backfill is due now, behind what is due
+    already."""
     definition, cursor = one.definition, one.cursor
-    expires_at = None if definition.expires_after_ms is None else row.due + definition.expires_after_ms
-    at, starts_from = row.due, cursor.starts_from
-    if row.request is None and (late or starts_from is not None):
+    at = due = row.due if row.backfill is None else turn.now
+    expires_at = None if definition.expires_after_ms is None else due + definition.expires_after_ms
+    starts_from = cursor.starts_from
+    if row.request is None and row.backfill is None and (late or starts_from is not None):
         at, starts_from = _start_at(turn, row.due, expires_at, cursor, late=late)
     row = msgspec.structs.replace(row, job_id=job_id)
-    one.record(turn, slot, row, again=again, live=cursor.live + 1, starts_from=starts_from)
+    changes: dict[str, object] = {"live": cursor.live + 1, "starts_from": starts_from}
+    if row.backfill is not None:
+        changes["run"] = cursor.run  # the newest slots are others
+    one.record(turn, slot, row, again=again, **changes)
     known.taken.add(job_id)
     job = JobRow(
         id=job_id,
         incarnation="",
-        scheduled_for=row.due,
+        scheduled_for=due,
         enqueued_at=turn.now,
         args=b"",
         expires_at=expires_at,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.model.backfill_rows import backfill_prefix
 from tocsin.actors.scheduler.model.rows import encode
 from tocsin.actors.scheduler.model.schedule_rows import FORGET, CursorRow, cursor_key, slot_prefix, trigger_key
 from tocsin.actors.scheduler.schedules.allowance import ROWS
@@ -26,6 +27,7 @@ async def purge(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
         if cursor is None or cursor.forget_at != ms:
             continue
         triggers = await _drop(turn, trigger_key(name, ""), left)
+        triggers += await _drop(turn, backfill_prefix(name), left - triggers)
         slots = await _drop(turn, slot_prefix(name), left - triggers)
         if triggers + slots < left:
             turn.state.storage.delete(key)

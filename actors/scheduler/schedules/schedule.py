@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from tocsin.actors.scheduler.model.backfill_rows import BACKFILL, Backfilling
 from tocsin.actors.scheduler.model.followers import targets, with_ids
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, SOON, BadRow, R, encode
 from tocsin.actors.scheduler.model.schedule_rows import (
@@ -79,6 +80,16 @@ class Schedule:
         return expires_at is not None and expires_at <= now
 
     @property
+    def may_backfill(self) -> bool:
+        """Tell whether a slot of the past may start: those that come by themselves go first."""
+        return self.may_start and self.cursor.queued is None
+
+    @property
+    def runs_past(self) -> bool:
+        """Tell whether slots of the past run, or wait to run: one that comes meanwhile is held back, not skipped."""
+        return self.cursor.backfill is not None
+
+    @property
     def may_start(self) -> bool:
         """Tell whether no live occurrence is in the way of another one. An edit may allow what held a slot back."""
         return not self.cursor.live or self.definition.overlap == "allow"
@@ -105,18 +116,53 @@ class Schedule:
             self.cursor = msgspec.structs.replace(self.cursor, **changes)
         turn.state.storage.put(slot_key(self.name, slot, row.request), encode(row))
 
+    def forget(self, slot: int, row: SlotRow | None) -> None:
+        """Note that the row of a slot is dropped, for its age. Which run a backfill made, the backfill's row tells."""
+        if row is not None and (row.request is not None or row.backfill is not None):
+            return
+        until = slot if row is None or row.until is None else max(row.until, slot)
+        if self.cursor.forgotten is None:
+            self.move(forgotten=(self.begins_by(slot), until))
+        else:
+            first, last = self.cursor.forgotten
+            self.move(forgotten=(min(first, slot), max(last, until)))
+
+    def begins_by(self, slot: int) -> int:
+        """Return an instant before which nothing of it has fired, if the oldest that is known to have come is `slot`.
+        One that was deleted and made again may have fired at any time."""
+        return self.definition.created_at + 1 if self.definition.created_at < slot else 0
+
+    def _look_back(self, turn: Turn) -> None:
+        """Have its backfill go on, if it waited for what is over by now."""
+        doing = self.cursor.backfill or Backfilling()
+        if doing.live_slot is not None and not self.cursor.live:
+            doing = msgspec.structs.replace(doing, live_slot=None)
+        if doing.ids and doing.rings_at is None and self.may_backfill:
+            doing = msgspec.structs.replace(doing, rings_at=turn.now)
+        self.move(backfill=None if doing == Backfilling() else doing)
+
     def save(self, turn: Turn) -> None:
-        """Write the cursor and its timer, if they have changed."""
+        """Write the cursor and its timers, if they have changed."""
+        if self.cursor.backfill is not None:
+            self._look_back(turn)
         old, new = self._stored, self.cursor
         if new.rings_at != old.rings_at:
-            if old.rings_at is not None:
-                turn.state.drop_timer(old.rings_at, TIMER, self.name)
-            if new.rings_at is not None:
-                turn.state.put_timer(new.rings_at, TIMER, self.name)
+            self._move_timer(turn, TIMER, old.rings_at, new.rings_at)
+        if new.backfill != old.backfill:
+            before, after = old.backfill or Backfilling(), new.backfill or Backfilling()
+            self._move_timer(turn, BACKFILL, before.rings_at, after.rings_at)
         if new != old or self._new:
             turn.state.storage.put(cursor_key(self.name), encode(new))
             turn.state.occurrences.see(new.last)
         self._stored, self._new = new, False
+
+    def _move_timer(self, turn: Turn, kind: str, before: int | None, now: int | None) -> None:
+        if before == now:
+            return
+        if before is not None:
+            turn.state.drop_timer(before, kind, self.name)
+        if now is not None:
+            turn.state.put_timer(now, kind, self.name)
 
 
 async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
@@ -202,6 +248,7 @@ async def trim(turn: Turn, one: Schedule, allowance: Allowance) -> None:
             row = turn.state.read(SlotRow, key, value)
             if row is not None and row.request is not None:
                 turn.state.storage.delete(trigger_key(one.name, row.request))
+            one.forget(split_slot_key(key), row)
             if one.cursor.run is not None and key == slot_key(one.name, one.cursor.run[0]):
                 one.move(run=None)
         allowance.take(TRIMMED_BY)
