@@ -85,8 +85,9 @@ class FixedPaths(BaseRoute):
 
 
 def _is_deep(path: str) -> bool:
-    """Return whether the name in a path is not its second part."""
-    return "{" in path and not _around_name(path)[1].startswith("{")
+    """Return whether the name in a path is not its second part, or there are several."""
+    _, name, after = _around_name(path)
+    return "{" in path and not (name.startswith("{") and "{" not in after)
 
 
 def _around_name(path: str) -> tuple[str, str, str]:

@@ -49,6 +49,7 @@ CHANGING = frozenset({
     "schedule", "submit", "cancel", "reschedule", "cancel-all", "complete", "extend",
     "dead retry", "dead cancel", "dead retry-all", "dead cancel-all",
     "schedules put", "schedules register", "schedules pause", "schedules resume", "schedules trigger", "schedules rm",
+    "schedules backfill",
     "import crontab", "instances pause", "instances resume", "instances set", "instances rm",
     "pools set", "pools rm", "pools free", "clock new", "clock advance", "clock freeze", "undo",
 })  # fmt: skip
@@ -79,6 +80,7 @@ def needed(name: str) -> list[str]:
         "pools set": ["--pause"],
         "reschedule": ["--in", "5m"],
         "schedules put": ["--every", "5m"],
+        "schedules backfill": ["--start", "2026-01-01T00:00Z", "--end", "2026-02-01T00:00Z", "--yes"],
         "instances rm": ["--yes"],
         "instances set": ["--timeout", "5m"],
     }.get(name, [])

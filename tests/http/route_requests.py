@@ -44,6 +44,9 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/schedules/s/pause": ("POST", {}, {"schedule", "operate"}),
     "/schedules/s/resume": ("POST", {}, {"schedule", "operate"}),
     "/schedules/s/trigger": ("POST", {}, {"schedule", "operate"}),
+    "/schedules/s/backfill": ("POST", {"start": 10**12, "end": 10**12 + 10**9}, {"operate"}),
+    "/schedules/s/backfills": ("GET", None, {"read"}),
+    "/schedules/s/backfills/z": ("DELETE", None, {"operate"}),
     "/schedules/s/occurrences": ("GET", None, {"read"}),
     "/schedules/s?cancelPending=false": ("DELETE", None, {"schedule", "operate"}),
     "/cron/preview?expr=*+*+*+*+*": ("GET", None, {"read"}),
@@ -67,7 +70,9 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
 }
 """One good request to the instance `t` for each route; `test_scopes` asks who may make which."""
 BY_LEASE = {"/complete", "/extend"}
-ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"}
+ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"} - {
+    "/schedules/s/backfills/z"
+}
 """Asked for alone, there is no such schedule."""
 FROZEN = {"/clock/advance", "/clock/freeze"}
 """Asked for alone, there is no such clock."""

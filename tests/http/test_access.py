@@ -29,7 +29,10 @@ def test_every_operation_is_asked_for_here() -> None:
                 re.sub(
                     "/[xy]$",
                     "/{redriveId}",
-                    path.partition("?")[0].replace("/q/", "/{queue}/").replace("/o/", "/{owner}/"),
+                    path.partition("?")[0]
+                    .replace("/z", "/{backfillId}")
+                    .replace("/q/", "/{queue}/")
+                    .replace("/o/", "/{owner}/"),
                 ),
             ),
         )

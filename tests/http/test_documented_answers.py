@@ -50,13 +50,12 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
 
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
-        redrive, name = more.pop("redrive", "none"), more.pop("name", "none")
-        queue, owner = more.pop("queue", "none"), more.pop("owner", "app")
+        (redrive, fill), owner = (more.pop(one, "none") for one in ("redrive", "backfill")), more.pop("owner", "app")
+        named = {"redriveId": redrive, "backfillId": fill, "owner": owner}
+        named |= {one: more.pop(one, "none") for one in ("name", "queue")}
         value = None
-        for place in more.pop("places", PLACES):
-            if place + path not in DOCUMENT["paths"]:
-                continue
-            url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue, owner=owner)
+        for place in (one for one in more.pop("places", PLACES) if one + path in DOCUMENT["paths"]):
+            url = (place + path).format(instance=instance, **named)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
             is_json = answer.headers["content-type"] == "application/json"
@@ -193,6 +192,12 @@ async def recurring_tour(ask: Ask) -> None:
     await ask("POST", f"{one}/trigger", {"requestKey": "k"}, name="s")
     for name in ("s", "t"):
         await ask("GET", f"{one}/occurrences", name=name)
+    past = {"start": 1_700_000_000_000, "end": 1_700_900_000_000, "ratePerSecond": 1}
+    for n in range(22):  # more than may go on at once
+        begun = await ask("POST", f"{one}/backfill", {**past, "dryRun": not n}, name="s")
+    await ask("GET", f"{one}/backfills", name="s")
+    for id in (begun.get("backfillId", "none"), "-wrong-"):
+        await ask("DELETE", one + "/backfills/{backfillId}", name="s", backfill=id)
     await ask("DELETE", one, params={"revision": 99}, name="s")
     await ask("DELETE", one, params={"cancelPending": "true"}, name="s")
     await ask("DELETE", one, params={"cancelPending": "perhaps"}, name="s")
@@ -202,10 +207,8 @@ async def recurring_tour(ask: Ask) -> None:
 
 
 async def queue_tour(ask: Ask) -> None:
-    claim, chain = (
-        "/queues/{queue}/claim",
-        [{"functionPath": "q", "queue": "q", "delayMs": 5, "then": [{"workflow": "w"}]}],
-    )
+    claim = "/queues/{queue}/claim"
+    chain = [{"functionPath": "q", "queue": "q", "delayMs": 5, "then": [{"workflow": "w"}]}]
     await ask("POST", claim, queue="*")
     pulled = {"scheduledFor": 10**12, "queue": "q", "expiresAt": None, "pool": "other", "keepResultMs": 60_000}
     await ask("POST", "/schedule", {**WHOLE, **pulled, "id": "pulled", "then": chain})

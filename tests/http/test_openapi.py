@@ -98,7 +98,9 @@ async def test_query_parameters_are_those_that_routes_take(http_client: HttpClie
             assert known == (["sameJobs", "paused"] if path.endswith("/import") else [])
             continue
         answer = await http_client.client.request(
-            method, path.format(instance="tenant-a", redriveId="a", name="a", queue="a", owner="a") + "?unknown=1"
+            method,
+            path.format(instance="tenant-a", redriveId="a", backfillId="a", name="a", queue="a", owner="a")
+            + "?unknown=1",
         )
         said = f"this route takes {', '.join(known) if known else 'none'}"
         assert said in refused(answer, 400, "INVALID_INPUT")["message"]
@@ -180,7 +182,7 @@ async def test_every_example_works(name: str) -> None:
         if name == "undo":
             body = {"actionId": given["actionId"]}
         names = {"instance": "tenant-a", "name": "daily-report", "queue": "mail", "owner": "app"}
-        url = path.format(redriveId=given.get("redriveId", ""), **names)
+        url = path.format(redriveId=given.get("redriveId", ""), backfillId=given.get("backfillId", ""), **names)
         answer = await http_client.client.request(method, url, params=query, json=body)
         assert answer.status_code == 200, answer.text
         if name == "metrics":
@@ -236,7 +238,7 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
         sweep = {"name": "sweep", "functionPath": "sweep:run", "everyMs": 60_000}
         await http_client.client.put("/owners/app/schedules", json={"schedules": [sweep]})
     elif name.startswith("schedules_") and name not in ("schedules_put", "schedules_preview"):
-        await stand_scheduled(http_client, name)
+        return await stand_scheduled(http_client, name)
     elif name in ("complete", "extend"):
         return {"lease": await accepted(http_client, app, "invoice-42")}
     elif name in ("pool", "free_slot"):
@@ -252,7 +254,7 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
     return {}
 
 
-async def stand_scheduled(http_client: HttpClient, name: str) -> None:
+async def stand_scheduled(http_client: HttpClient, name: str) -> dict[str, Any]:
     url = "/schedules/daily-report"
     definition = dict(EXAMPLES["schedules_put"].request)
     if name == "schedules_occurrences":  # a slot that is long past, and one that stays live
@@ -262,6 +264,15 @@ async def stand_scheduled(http_client: HttpClient, name: str) -> None:
     await http_client.client.put(url, json=definition)
     if name == "schedules_resume":
         await http_client.post(f"{url}/pause")
+    if name in ("schedules_backfills", "schedules_backfill_stop"):
+        past = EXAMPLES["schedules_backfill"].request
+        begun = (await http_client.post(f"{url}/backfill", past)).json()
+        async with asyncio.timeout(10):
+            while True:
+                if "reached" in (await http_client.get(f"{url}/backfills")).json()["backfills"][0]:
+                    break
+                await asyncio.sleep(0.01)
+        return {"backfillId": begun["backfillId"]}
     if name == "schedules_occurrences":
         async with asyncio.timeout(10):
             while True:
@@ -269,6 +280,7 @@ async def stand_scheduled(http_client: HttpClient, name: str) -> None:
                     break
                 await asyncio.sleep(0.01)
         await http_client.post(f"{url}/trigger")
+    return {}
 
 
 def test_no_schema_shows_names_of_python() -> None:

@@ -40,6 +40,8 @@ DID: Final[Mapping[str, str]] = {
     "schedules.resume": "resumed a schedule",
     "schedules.delete": "deleted a schedule",
     "schedules.trigger": "triggered a schedule",
+    "schedules.backfill": "ran the past of a schedule",
+    "schedules.backfill_stop": "stopped a backfill of a schedule",
 }
 """Actions in words, as they stand behind who did it."""
 _PLACES: Final[Mapping[str, str]] = {
@@ -55,6 +57,8 @@ _PLACES: Final[Mapping[str, str]] = {
     "schedules.pause": "/schedules/",
     "schedules.resume": "/schedules/",
     "schedules.trigger": "/schedules/",
+    "schedules.backfill": "/schedules/",
+    "schedules.backfill_stop": "/schedules/",
     "schedules.delete": "/schedules/",
 }
 """The pages of what actions are about."""

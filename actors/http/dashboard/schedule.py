@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tocsin.actors.http.dashboard.args import readable
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.audit import paused_words
+from tocsin.actors.http.dashboard.backfills import STOP, Line, ask_backfill, backfill, lines
 from tocsin.actors.http.dashboard.marks import Mark, legend, marks_of
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
 from tocsin.actors.http.dashboard.schedules import rule_of
@@ -58,6 +59,7 @@ class OneSchedule:
     """False to whom HTTP would not tell its occurrences."""
     may: frozenset[str]
     """The acts that the caller may do, by the last part of their paths."""
+    backfills: Sequence[Line] = ()
 
 
 async def show(asked: Asked) -> OneSchedule:
@@ -83,6 +85,7 @@ async def show(asked: Asked) -> OneSchedule:
         args=args,
         cut=cut,
         told=told,
+        backfills=await lines(asked, one.name),
         may=frozenset([act.path.rpartition("/")[2] for act in ACTS if await asked.may(act.action, one.name)]),
     )
 
@@ -246,6 +249,7 @@ ACTS: Final = tuple(
         ("pause", ask_pause, pause),
         ("resume", ask_resume, resume),
         ("trigger", ask_trigger, trigger),
+        ("backfill", ask_backfill, backfill),
         ("delete", ask_delete, delete),
     )
 )
@@ -255,4 +259,5 @@ PLACES: Final = (
         show=show, template="schedule.html",
     ),
     *ACTS,
+    STOP,
 )  # fmt: skip

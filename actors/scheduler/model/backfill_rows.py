@@ -14,7 +14,7 @@ AT_ONCE: Final = 20
 """Backfills of one schedule that go on or wait for each other."""
 
 RuleKey = tuple[str | None, int | None, int | None, str, int]
-"""What the slots of a schedule follow from: `cron`, `every_ms` or `at`, `timezone` and `anchor`."""
+"""The members that the slots of a schedule follow from: `cron`, `every_ms` or `at`, `timezone` and `anchor`."""
 Range = tuple[int, int]
 """Slots from the first instant up to the second one, both included."""
 
@@ -45,7 +45,7 @@ class BackfillRow(Row, frozen=True, array_like=True, tag=1):
 
 
 class Backfilling(msgspec.Struct, frozen=True, array_like=True):
-    """What the cursor of a schedule holds while slots of its past run."""
+    """The part of the cursor of a schedule that is there while slots of its past run."""
 
     ids: tuple[str, ...] = ()
     """Backfills that have not ended, in their order; the first of them goes on."""

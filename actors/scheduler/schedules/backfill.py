@@ -50,7 +50,7 @@ PAGE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What is known of slots that have no row of their own: those that an earlier backfill came to, and those whose
+    """The knowledge of slots that have no row of their own: those that an earlier backfill came to, and those whose
     rows were dropped for their age."""
 
     forgotten: Range | None

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from tocsin.cli.backfills import schedules_backfill, schedules_backfills
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.job_options import job_options, json_of, members_of
 from tocsin.cli.jobs import PAGE, pages
@@ -227,3 +228,7 @@ def schedules_rm(connection: Connection, /, name: str, cancel_pending: bool, rev
     answer = connection.delete(_route(name), **query, **({} if revision is None else {"revision": revision}))
     missing = f"there is no schedule {name!r} in {connection.instance}"
     connection.tell(answer, answer["deleted"], missing, f"removed {printable(name)}")
+
+
+schedules.add_command(schedules_backfill)
+schedules.add_command(schedules_backfills)

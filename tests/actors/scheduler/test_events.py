@@ -80,6 +80,8 @@ EVENTS: list[Event[Any]] = [
     of_schedules.SetSchedulePaused("s", True, None),
     of_schedules.DeleteSchedule("s", 3),
     of_schedules.TriggerSchedule("s", "hash"),
+    of_schedules.StartBackfill("s", "b", 1, 2, 3, 4, BY),
+    of_schedules.StopBackfill("s", "b"),
     of_schedules.RegisterSchedules("app", [SCHEDULE]),
     of_schedules.LeaveSchedules("app", frozenset({"app:s"}), "t", True, None),
 ]

@@ -28,6 +28,7 @@ OPERATING: Final = {"pools", "pool", "set_pool", "delete_pool", "free_slot", "pa
 OF_SCHEDULER: Final = {"schedules", "clock", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
 OF_SCHEDULES: Final = {
     "put", "register", "get", "list", "pause", "resume", "delete", "trigger", "occurrences", "preview",
+    "backfill", "backfills", "backfill_stop",
 }  # fmt: skip
 HTTP_STANDS_ON: Final = {
     "changes",
