@@ -50,9 +50,8 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
 
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
-        (redrive, fill), owner = (more.pop(one, "none") for one in ("redrive", "backfill")), more.pop("owner", "app")
-        named = {"redriveId": redrive, "backfillId": fill, "owner": owner}
-        named |= {one: more.pop(one, "none") for one in ("name", "queue")}
+        named = {one: more.pop(one, "none") for one in ("name", "queue", "redrive", "backfill")}
+        named |= {"redriveId": named["redrive"], "backfillId": named["backfill"], "owner": more.pop("owner", "app")}
         value = None
         for place in (one for one in more.pop("places", PLACES) if one + path in DOCUMENT["paths"]):
             url = (place + path).format(instance=instance, **named)

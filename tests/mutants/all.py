@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.attempts import ATTEMPTS
+from tests.mutants.backfilling import BACKFILLING
 from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.clients import CLIENTS
@@ -73,6 +74,7 @@ MUTANTS = (
     *HEALTH,
     *HOSTILE_BROWSERS,
     *FEED,
+    *BACKFILLING,
     *FREEING,
     *COUNTED,
     *URLS,

@@ -112,7 +112,8 @@ async def test_no_page_and_no_act_calls_what_the_rule_was_not_asked_for(watch: W
                 assert (await browser.send(path, page)).status_code == 403
                 assert watch.called <= {"status"}, path
                 watch.begin()
-                assert (await browser.send(path, page, when="2h", cap="3", rate="5")).status_code in (303, 409), path
+                filled = {"when": "2h", "cap": "3", "rate": "5", "start": "2026-10-01", "end": "2026-10-02"}
+                assert (await browser.send(path, page, **filled)).status_code in (303, 409), path
                 assert all({one, BULK.get(one)} & watch.asked for one in watch.called), path
             seen |= watch.called
     assert len(seen) > 20, "most of them were tried"
