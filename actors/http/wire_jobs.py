@@ -197,6 +197,8 @@ class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
         shapes.needs("debounceMs", "id", "string"),
         shapes.needs("throttleMs", "id", "string"),
         shapes.not_both("debounceMs", "throttleMs"),
+        shapes.not_both("debounceMs", "group"),
+        shapes.only_with("onThrottle", [None, "refuse"], "group", []),
         shapes.only_with("debounceMs", None, "onConflict", ["replace"]),
         shapes.only_with("onThrottle", [None, "refuse"], "onConflict", ["replace"]),
     )

@@ -37,8 +37,10 @@ def timed(new: NewJob, given: Mapping[str, Any]) -> NewJob:
     if not new.chosen:
         raise InvalidInputError(f"{asked} is about the calls of one id: give id as well")
     if debounce is not None or on_throttle == "merge":
+        what = asked if debounce is not None else f"{word('on_throttle')} merge"
+        if given.get("group") is not None:
+            raise InvalidInputError(f"group counts each job that is accepted: give it without {what}")
         if conflict not in (None, "replace"):
-            what = asked if debounce is not None else f"{word('on_throttle')} merge"
             raise InvalidInputError(
                 f"{what} replaces the job of its id: {word('on_conflict')} must be replace, or left out, not {conflict}"
             )

@@ -22,6 +22,7 @@ from tocsin.errors import (
     JobFailedError,
     NotAllAcceptedError,
     NotYetError,
+    ThrottledError,
 )
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,37 @@ async def test_jobs_are_made_read_moved_and_cancelled(door: str) -> None:
         assert await jobs.cancel("b") == records.Cancelled(True, False)
         assert await jobs.cancel("b") == records.Cancelled(False, False)
         assert await jobs.get("b") is None
+
+
+@each_door
+async def test_calls_are_put_off_and_throttled(door: str) -> None:
+    async with house(door) as found:
+        jobs = found.jobs
+        put_off: dict[str, Any] = {"id": "d", "max_wait": "90m", "queue": "q"}
+        await jobs.run_debounced("1h", "search:index", {"n": 1}, **put_off)
+        first = await jobs.get("d")
+        await jobs.run_debounced("2h", "search:index", {"n": 2}, **put_off)
+        [one] = await jobs.submit_many([Job("search:index", {"n": 3}, debounce="1s", options={"id": "e"})])
+        async with jobs.deferred() as later:
+            later.run_debounced("1h", "search:index", {"n": 4}, id="e")
+        record = await jobs.get("d")
+        assert first is not None and first.put_off is not None and record is not None and record.put_off is not None
+        assert isinstance(one, records.Scheduled) and one.created
+        assert (record.args, record.put_off.until) == ({"n": 2}, first.put_off.until)
+        assert first.put_off.until == record.scheduled_for == (first.put_off.first_at or 0) + 90 * 60_000
+        again = await jobs.get("e")
+        assert again is not None and again.args == {"n": 4}
+
+        throttled: dict[str, Any] = {"id": "t", "throttle": "1h", "queue": "q"}
+        await jobs.run_after(0, "mail:digest", {"n": 1}, **throttled)
+        with pytest.raises(ThrottledError, match="the next one is accepted in") as refused:
+            await jobs.run_after(0, "mail:digest", {"n": 2}, **throttled)
+        assert 3_590_000 < refused.value.details["retryAfterMs"] <= 3_600_000
+        await jobs.run_after(0, "mail:digest", {"n": 3}, **throttled, on_throttle="merge")
+        merged = await jobs.get("t")
+        assert merged is not None and merged.args == {"n": 3}
+        with pytest.raises(InvalidInputError, match=r"throttle \(in ms\) must be 1\.\.2592000000, not 0"):
+            await jobs.run_after(0, "mail:digest", id="t", throttle=0)
 
 
 @each_door
