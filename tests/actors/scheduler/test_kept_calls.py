@@ -245,3 +245,16 @@ def test_a_throttled_job_that_comes_again_is_answered_as_at_first(merges: bool) 
         await provider.stop()
 
     asyncio.run(main())
+
+
+@on_simulated_host()
+async def test_a_throttled_row_of_mail_is_kept_as_a_letter_for_people(sim: SimulatedHost) -> None:
+    new = sim.port.checks.job(Job("work:run", {"n": 0}, after=0, options={"id": "x", "throttle": "1m"}), sim.now)
+    assert (await sim.port.jobs.submit(new)).created
+    refused = await sim.port.jobs.submit(msgspec.structs.replace(new, parked_as="row-1"))
+    await sim.sleep(1)
+
+    assert (refused.id, refused.state) == ("row-1", "dead")
+    [letter] = (await sim.jobs.dead()).records
+    assert letter.id == "row-1" and letter.last_error is not None and "THROTTLED" in letter.last_error.message
+    assert len(sim.deliveries) == 1
