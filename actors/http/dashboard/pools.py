@@ -13,7 +13,8 @@ from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Act, Done, Elsewhere, Field, Page, Question
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model import records
-from tocsin.actors.scheduler.model.pool_settings import PoolSettings, pool_settings
+from tocsin.actors.scheduler.model.pool_settings import NO_RATE, PoolSettings, pool_settings
+from tocsin.dispatch.rate import Rate
 from tocsin.errors import InvalidInputError, NotFoundError
 
 SHOWN: Final = 200
@@ -25,6 +26,10 @@ HELD: Final = {
     "unknown": "its callback had no answer in time",
 }
 """How a slot is held, by the kind of its lease."""
+COOLS: Final = {
+    "pool": "a busy receiver that says for how long holds the whole pool",
+    "origin": "a busy receiver that says for how long holds all callbacks to it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,14 @@ class Pools:
 
     pools: Sequence[records.PoolStatus]
     more: bool
+    now_ms: int
 
     def share(self, pool: records.PoolStatus) -> float:
         return share(pool.in_flight, pool.max_concurrency)
+
+    def cools(self, pool: records.PoolStatus) -> bool:
+        """Return whether a receiver asked to wait."""
+        return pool.cooling_until is not None and pool.cooling_until > self.now_ms
 
     def kind(self, pool: records.PoolStatus) -> str:
         """Return `full` for a pool whose cap holds back jobs."""
@@ -53,6 +63,7 @@ class OnePool:
     """By whom it was paused, and when."""
     may_free: frozenset[str] = frozenset()
     """Ids of those holders whose slots the caller may free."""
+    now_ms: int = 0
 
     @property
     def share(self) -> float:
@@ -61,6 +72,25 @@ class OnePool:
     @property
     def full(self) -> bool:
         return bool(self.pool.queued) and self.pool.in_flight >= self.pool.max_concurrency
+
+    @property
+    def cools(self) -> int | None:
+        """Return until when it cools, if it does."""
+        until = self.pool.cooling_until
+        return until if until is not None and until > self.now_ms else None
+
+    @property
+    def flow_words(self) -> tuple[str, ...]:
+        """Return in words what few pools have: how jobs go through it."""
+        pool = self.pool
+        keys = "" if pool.max_per_key is None else f"at most {amount(pool.max_per_key, 'job')} of a shard key at once"
+        said = (
+            "" if pool.rate is None else f"{pool.rate} start",
+            "" if pool.cool_on_retry_after == "none" else COOLS[pool.cool_on_retry_after],
+            "jobs of different shard keys have turns" if pool.fair else "",
+            keys,
+        )
+        return tuple(filter(None, said))
 
     def how(self, holder: records.Holder) -> str:
         """Return in words how a slot is held."""
@@ -73,7 +103,7 @@ async def show_all(asked: Asked) -> Pools | Elsewhere:
     status = await asked.status()
     assert status is not None, "the page needs the leave that this needs"
     pools = sorted(status.pools, key=lambda one: (-one.queued, -one.in_flight, one.name))
-    return Pools(pools[:SHOWN], status.more_pools or len(pools) > SHOWN)
+    return Pools(pools[:SHOWN], status.more_pools or len(pools) > SHOWN, asked.now_ms)
 
 
 async def show_one(asked: Asked) -> OnePool:
@@ -84,7 +114,7 @@ async def show_one(asked: Asked) -> OnePool:
     paused = paused_words(pool.paused_at, pool.paused_by, asked.now_ms) if pool.paused else ""
     held = [one.id for one in pool.holders if one.orphan or one.kind in freeing.KINDS]
     may_free = frozenset([id for id in held if await asked.may("free_slot", id)])
-    return OnePool(pool, await asked.may("set_pool", name), may_forget, paused, may_free)
+    return OnePool(pool, await asked.may("set_pool", name), may_forget, paused, may_free, asked.now_ms)
 
 
 async def _known(asked: Asked) -> records.Pool:
@@ -144,12 +174,57 @@ async def ask_cap(asked: Asked) -> Question:
 
 
 async def set_cap(asked: Asked) -> Done:
-    given = asked.field("cap")
-    if not (given.isascii() and given.isdecimal() and len(given) <= 18):
-        raise InvalidInputError(f"cap must be a whole number, not {given[:80]!r}")
-    settings = pool_settings({"max_concurrency": int(given)})
+    settings = pool_settings({"max_concurrency": _number(asked.field("cap"), "cap")})
     pool = await asked.port.changes.set_pool(asked.names["name"], settings)
     return Done(words=f"At most {pool.max_concurrency} jobs of the pool {pool.name} run at once now.", back=_url(asked))
+
+
+async def ask_rate(asked: Asked) -> Question:
+    pool = await _known(asked)
+    rate = pool.rate
+    return Question(
+        title=f"How many jobs of the pool {pool.name} may start in a time?",
+        words=(f"Now {rate}." if rate else "Now as many as its cap lets.", "Leave the number empty for no rate."),
+        button="Set the rate",
+        back=_url(asked),
+        fields=(
+            Field(name="limit", label="Starts", value=str(rate.limit) if rate else "", kind="number"),
+            Field(name="per", label="In (1s to 1d)", value=str(rate.per) if rate else "1m"),
+            Field(name="burst", label="At once after a pause", value=str(rate.burst) if rate else "1", kind="number"),
+        ),
+    )
+
+
+async def set_rate(asked: Asked) -> Done:
+    limit = asked.field("limit").strip()
+    rate: Rate | str = NO_RATE
+    if limit:
+        rate = Rate(_number(limit, "limit"), asked.field("per").strip(), _number(asked.field("burst"), "burst"))
+    settings = pool_settings({"rate": rate})
+    pool = await asked.port.changes.set_pool(asked.names["name"], settings)
+    said = f"{pool.rate} of the pool {pool.name} start now." if pool.rate else f"The pool {pool.name} has no rate now."
+    return Done(words=said, back=_url(asked))
+
+
+def _number(given: str, name: str) -> int:
+    if not (given.isascii() and given.isdecimal() and len(given) <= 18):
+        raise InvalidInputError(f"{name} must be a whole number, not {given[:80]!r}")
+    return int(given)
+
+
+async def ask_warm(asked: Asked) -> Question:
+    pool = await _known(asked)
+    return Question(
+        title=f"Start jobs of the pool {pool.name} again?",
+        words=("A receiver was busy and asked to wait. Its answer to the next callback may say so again.",),
+        button="End the cooling",
+        back=_url(asked),
+    )
+
+
+async def warm(asked: Asked) -> Done:
+    pool = await asked.port.changes.set_pool(asked.names["name"], PoolSettings(cooling=False))
+    return Done(words=f"The pool {pool.name} starts its jobs again.", back=_url(asked))
 
 
 async def ask_forget(asked: Asked) -> Question:
@@ -185,6 +260,8 @@ PLACES: Final = (
             ("pause", "set_pool", ask_pause, pause),
             ("resume", "set_pool", ask_resume, resume),
             ("cap", "set_pool", ask_cap, set_cap),
+            ("rate", "set_pool", ask_rate, set_rate),
+            ("warm", "set_pool", ask_warm, warm),
             ("forget", "delete_pool", ask_forget, forget),
         )
     ),

@@ -108,6 +108,7 @@ def _of_counts(counts: HostCounts) -> Iterator[Metric]:
     yield _values("scheduler_jobs", by_state)
     yield _values("queue_waiting_jobs", {(name,): count for name, count in counts.by_queue.items()})
     yield _values("pool_waiting_jobs", {(name,): count for name, count in counts.by_pool.items()})
+    yield _values("pools_cooling", {(): counts.pools_cooling})
 
 
 def _of_host(here: Schedulers) -> Iterator[Metric]:

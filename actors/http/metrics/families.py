@@ -77,6 +77,7 @@ FAMILIES: Final = (
     _gauge("scheduler_jobs", "Jobs of the 20 schedulers with the most waiting ones, by state.", "scheduler", "state"),
     _gauge("queue_waiting_jobs", "Waiting jobs of the 20 longest queues, all schedulers together.", "queue"),
     _gauge("pool_waiting_jobs", "Waiting jobs of the 20 longest pools, all schedulers together.", "pool"),
+    _gauge("pools_cooling", "Pools that start nothing until a receiver's Retry-After is over."),
     _counter("attempts_started", "Callbacks sent, and jobs given to workers.", "kind"),
     _counter("attempts_ended", "Attempts that ended, by outcome.", "outcome"),
     _histogram("attempt_lateness_seconds", "From when an attempt was due to when it started."),

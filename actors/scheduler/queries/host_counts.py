@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.rate_rows import RateRow
 from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS
 from tocsin.actors.scheduler.queries.instances import names
 from tocsin.actors.scheduler.queries.jobs import buckets_of, due_in, instance_row, one, read
@@ -46,6 +47,8 @@ class Held:
     dead: int
     paused: bool
     buckets: Buckets
+    cooling: tuple[int, ...] = ()
+    """Until when each of its pools cools, or has cooled."""
 
     def first_due(self, *, pulled: bool) -> int | None:
         """Return when the first of its callbacks, or of its jobs of queues, was or is due."""
@@ -70,6 +73,7 @@ class HostCounts:
     by_instance: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     by_queue: dict[str, int] = field(default_factory=dict)
     by_pool: dict[str, int] = field(default_factory=dict)
+    pools_cooling: int = 0
 
 
 class Counting:
@@ -109,12 +113,15 @@ class Counting:
     async def _read(self, name: str) -> Held | None:
         """Read one scheduler; None if there is none any more."""
         wanted = [(b"\x01", b"\xff", 1), one(META_COUNTERS), one(INSTANCE), (b"lines/", after(b"lines/"), LINES_READ)]
-        any_row, counted, own, found = await self._view(name).scan_many(wanted)
+        wanted.append((b"rate/", after(b"rate/"), LINES_READ))
+        any_row, counted, own, found, rates = await self._view(name).scan_many(wanted)
         if not any_row:
             return None
         counters = read(Counters, META_COUNTERS, counted[0][1] if counted else None) or Counters()
         paused = rests(instance_row(own))
-        return Held(counters.waiting, counters.leased, counters.dead, paused, buckets_of(found))
+        rows = (read(RateRow, key, value) for key, value in rates)
+        cooling = tuple(row.cool_until for row in rows if row is not None and row.cool_until)
+        return Held(counters.waiting, counters.leased, counters.dead, paused, buckets_of(found), cooling)
 
     def _view(self, name: str) -> StoreView:
         return self._provider().view(str(actor_of(name)))
@@ -128,6 +135,7 @@ class Counting:
         for name, held in known.items():
             found.waiting, found.running = found.waiting + held.waiting, found.running + held.running
             found.dead += held.dead
+            found.pools_cooling += sum(until > now for until in held.cooling)
             for (pool, queue, _), (count, _) in held.buckets.items():
                 queues[queue_in(queue) or CALLBACKS] += count
                 if pool:

@@ -334,7 +334,7 @@ class JobQueues:
         """Say which callbacks may start now, and when the next one is due: those to all origins, or to a named one."""
         ready, head = self._called.any_ready(now, ""), self._called.next_due(now)
         if not (self._suspects or self.named):
-            return Outlook(ready, NO_LEVELS, self._or_token(head))
+            return Outlook(ready, NO_LEVELS, head if self.meters is None else self._or_token(head))
         apart = list(self._kept_apart(None))
         levels = dict[str, set[int]]()
         for one in apart:
