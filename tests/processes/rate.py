@@ -79,13 +79,14 @@ class Rated:
         """Start a host that waits until it is told to open the store."""
         words = ["-m", "tests.processes.rate_host", str(self.store), str(self.log), origin]
         process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE, cwd=ROOT)
-        stack.callback(self.end, process)
+        stack.push_async_callback(self.end, process)
         await self.says(process, b"ready")
         return process
 
-    def end(self, host: Process) -> None:
+    async def end(self, host: Process) -> None:
         if host.returncode is None:
             host.kill()
+        await host.wait()
 
     async def take_over(self, host: Process) -> None:
         assert host.stdin is not None
@@ -135,7 +136,7 @@ class Rated:
         came = most_in(times, 1)
         started = most_in(self.started(), 1)
         minute = bisect_left(times, times[0] + SECONDS)
-        gap = max(after - before for before, after in pairwise(times))
+        gap = max(after - before for before, after in pairwise(times[:minute]))
         lines = [tuple(map(int, line.split())) for line in self.log.read_text().splitlines()]
         rates, starts = sum(one for one, _ in lines), sum(one for _, one in lines)
         jobs = len(self.jobs)

@@ -39,9 +39,9 @@ def full(rate: Stored) -> int:
 
 
 def most(rate: Stored) -> int:
-    """Return the most parts that are kept: those of all tokens, and of the next one all but the last. So nothing is
-    lost where a turn comes late by less than the time of a token, and no more start at once."""
-    return full(rate) + rate[1] - 1
+    """Return the most parts that are kept: those of all tokens. Where that is one, also all but the last part of the
+    next one: so nothing is lost where a turn comes late by less than the time of a token, and no two start at once."""
+    return full(rate) if rate[2] > 1 else 2 * rate[1] - 1
 
 
 def credit_at(rate: Stored, at: int, credit: int, now: int) -> int:

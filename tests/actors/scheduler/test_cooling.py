@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+import pytest
+
+from tests.actors.scheduler.simulated_host import OK, SECRET, SimulatedHost, on_simulated_host
+from tocsin import ActorHost, Origin
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.dispatch.rate import Rate
 from tocsin.dispatch.transport import Answer
+from tocsin.errors import SettingsError
 
 BUSY = Answer(429, {"retry-after": "120"}, b"slow down")
 
@@ -129,3 +133,48 @@ async def test_a_run_of_what_is_due_leaves_what_has_no_token_and_says_why(sim: S
     assert len(starts(sim)) == 2
     [left] = run.because
     assert (left.code, left.jobs, run.left, run.trouble) == ("POOL_RATE", 3, 3, False)
+
+
+ORIGINS = {"billing": Origin(url="https://billing.example", secrets=[SECRET])}
+
+
+@on_simulated_host(origins=ORIGINS, cool_on_retry_after="origin")
+async def test_a_host_may_let_an_origin_cool_for_jobs_without_a_pool_and_no_other_origin(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: BUSY if one.path == "slow" else OK
+    await sim.jobs.run_after(0, "slow")
+    await sim.sleep(1)
+    await sim.jobs.run_after(0, "a:b", id="held")
+    await sim.host.scheduler("other").run_after(0, "a:b", id="held-too")
+    await sim.jobs.run_after(0, "a:b", origin="billing", id="not-held")
+    await sim.sleep(1)
+    assert [job for _, job in sim.arrivals][1:] == ["not-held"]
+    assert [one.code for one in await sim.jobs.why("held")] == ["ORIGIN_COOLING"]
+    await sim.sleep(130)
+    assert {job for _, job in sim.arrivals} >= {"held", "held-too"}
+
+
+@on_simulated_host(origins=ORIGINS)
+async def test_a_pool_may_let_the_origin_cool_that_its_jobs_go_to(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: BUSY if one.path == "slow" else OK
+    await sim.jobs.set_pool("p", cool_on_retry_after="origin")
+    await sim.jobs.run_after(0, "slow", pool="p", origin="billing")
+    await sim.sleep(1)
+    await sim.jobs.run_after(0, "a:b", origin="billing", id="held")
+    await sim.jobs.run_after(0, "a:b", id="not-held", pool="p")
+    await sim.sleep(1)
+    assert [job for _, job in sim.arrivals][1:] == ["not-held"]
+
+
+@on_simulated_host()
+async def test_without_the_option_one_busy_answer_holds_its_own_job_only(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: BUSY if one.path == "slow" else OK
+    await sim.jobs.run_after(0, "slow")
+    await sim.sleep(1)
+    await sim.jobs.run_after(0, "a:b", id="free")
+    await sim.sleep(1)
+    assert [job for _, job in sim.arrivals][1:] == ["free"]
+
+
+def test_a_host_lets_nothing_cool_that_it_has_not() -> None:
+    with pytest.raises(SettingsError, match="cool_on_retry_after must be none or origin, not 'pool': a pool has"):
+        ActorHost.open("memory:", cool_on_retry_after="pool")
