@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tocsin.actors.rehearsal.history import History, Ran
-from tocsin.actors.rehearsal.targets import origins_after, origins_of
+from tocsin.actors.rehearsal.targets import Targets
 from tocsin.actors.scheduler.integrity.check import held
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import PULLED, BadRow, HistRow, JobRow, LeaseRow, R, decode, encode
@@ -44,8 +44,7 @@ class Copy:
     jobs: int = 0
     pools: dict[str, set[str]] = field(default_factory=dict)
     """Those that a job, a schedule or a setting names, by instance."""
-    origins: set[str] = field(default_factory=set)
-    """The named ones that jobs go to."""
+    targets: Targets = field(default_factory=Targets)
 
 
 async def copy_store(look: StoreLook, only: str | None, call_ms: int) -> Copy:
@@ -102,11 +101,11 @@ async def _copy_one(snapshot: StoreSnapshot, name: str, copy: Copy) -> None:
         elif family == b"cron" and (row := _read(DefinitionRow, key, value)) is not None:
             ran.note_schedule(rest.decode(), row)
             pools.add(row.pool)
-            copy.origins |= origins_after(row.then)
+            copy.targets.note_schedule(row.then)
         elif family == b"pool":
             pools.add(rest.decode())
     copy.pools[name] = pools - {""}
-    copy.origins.update(*(origins_of(job, writes.rows) for job in apart))
+    copy.targets.note(apart, writes.rows)
     copy.disk.apply([writes])
     async for key, value in _newest(view, MOST_ATTEMPTS - copy.history.attempts):
         if (attempt := _read(HistRow, key, value)) is not None:

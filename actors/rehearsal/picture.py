@@ -110,7 +110,7 @@ class _Drawing:
                 if hour.full:
                     said = f"full {hour.full:.0%}, {hour.fires:,} starts"
                     yield self._bar("full", hour.at, y, STRIP, f' fill-opacity="{0.15 + 0.85 * hour.full:.2f}"', said)
-            words = f"{pool.max_concurrency:,} slots, full {pool.full:.1%}, longest wait {span(pool.longest_wait_ms)}"
+            words = f"cap {pool.max_concurrency:,}, full {pool.full:.1%}, longest wait {span(pool.longest_wait_ms)}"
             yield f'<text x="{WIDTH - RIGHT - 6}" y="{y + 13}" text-anchor="end">{escape(words)}</text>'
 
 

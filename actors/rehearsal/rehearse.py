@@ -19,6 +19,7 @@ from tocsin.actors.rehearsal.saturation import HOUR_MS, PoolUse
 from tocsin.actors.rehearsal.watching import Watch, WatchedStore
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions
 from tocsin.actors.testing import VirtualClock, simulate
+from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.dispatch.origin import Origin
 from tocsin.dispatch.rate import rate_of
 from tocsin.errors import InvalidInputError
@@ -30,6 +31,8 @@ ORIGIN: Final = "http://127.0.0.1:9"
 """Nothing is sent there: the model answers in the place of the transport."""
 HALF_MS: Final = 0.5
 """Before the end of a rehearsal: jobs due at the end are not in it."""
+SECRET: Final = bytes(32)
+"""Of callbacks to URLs, which must be signed. Nobody checks them."""
 NAMED: Final = 20
 """So many names of pools an error tells."""
 FIRED: Final = "fired"
@@ -100,12 +103,13 @@ class _Rehearsing:
         return found
 
     def _open(self, store: WatchedStore, dispatch: bool = True) -> ActorHost:
-        plan = self._plan
-        named = dict.fromkeys(self._copy.origins, Origin(url=ORIGIN))
+        plan, targets = self._plan, self._copy.targets
+        named = dict.fromkeys(targets.origins, Origin(url=ORIGIN))
+        urls = AllowedUrls(sorted(targets.hosts), secrets=[SECRET], transport=self._answering)
         return ActorHost.open(
-            store, origin=ORIGIN, origins=named, insecure=True, transport=self._answering, clock=self._clock,
-            random=self._random, lanes=plan.lanes, max_in_flight=plan.max_in_flight, idle_after_s=IDLE_S, tracing=False,
-            dispatch=dispatch,
+            store, origin=ORIGIN, origins=named, allow_urls=urls if targets.hosts else (), insecure=True,
+            transport=self._answering, clock=self._clock, random=self._random, lanes=plan.lanes,
+            max_in_flight=plan.max_in_flight, idle_after_s=IDLE_S, tracing=False, dispatch=dispatch,
         )  # fmt: skip
 
     async def _set_pools(self) -> None:

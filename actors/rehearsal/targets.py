@@ -1,36 +1,50 @@
-"""Named origins that jobs go to, and those that follow them: a rehearsal has all of them."""
+"""Named origins and URLs that jobs go to, and those that follow them: a rehearsal has and allows all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import repeat
 
 from tocsin.actors.scheduler.model.followers import followers_of, jobs_of, on_dead_of, with_ids
 from tocsin.actors.scheduler.model.rows import BadRow, JobRow, args_key
+from tocsin.dispatch.url_list import host_of
 
 
-def origins_of(job: JobRow, rows: Mapping[bytes, bytes | None]) -> set[str]:
-    """Return the origins that a job names, and whatever follows it; `rows` has the rest of its args. A job without
-    extras names none, and neither does what follows it."""
-    return set() if job.extras is None else _named((job, *_following(job, rows)))
+@dataclass(slots=True)
+class Targets:
+    """Places that callbacks go to, besides the host's own origin."""
 
+    origins: set[str] = field(default_factory=set)
+    """By name."""
+    hosts: set[str] = field(default_factory=set)
+    """Of URLs, with their schemes."""
 
-def origins_after(then: bytes) -> set[str]:
-    """Return the origins that jobs name which follow the occurrences of a schedule."""
-    try:
-        return _named(jobs_of(with_ids(then, repeat(""))))
-    except BadRow:
-        return set()
+    def note(self, jobs: Iterable[JobRow], rows: Mapping[bytes, bytes | None]) -> None:
+        """Note where jobs go, and what follows them; `rows` has the rest of their args. A job without extras names no
+        place, and neither does what follows it."""
+        for job in jobs:
+            whole = b"".join([job.args, *(rows.get(args_key(job.id, n)) or b"" for n in range(job.args_rows))])
+            self._note(job)
+            try:
+                following = [*jobs_of(followers_of(job, whole)), *jobs_of(on_dead_of(job, whole))]
+            except BadRow:
+                continue  # the scheduler parks it before it is sent
+            for one in following:
+                self._note(one)
 
+    def note_schedule(self, then: bytes) -> None:
+        """Note where those go that follow the occurrences of a schedule."""
+        try:
+            for one in jobs_of(with_ids(then, repeat(""))):
+                self._note(one)
+        except BadRow:
+            return  # it shows an error with its schedule
 
-def _following(job: JobRow, rows: Mapping[bytes, bytes | None]) -> Iterator[JobRow]:
-    whole = b"".join([job.args, *(rows.get(args_key(job.id, n)) or b"" for n in range(job.args_rows))])
-    try:
-        yield from jobs_of(followers_of(job, whole))
-        yield from jobs_of(on_dead_of(job, whole))
-    except BadRow:
-        return  # the scheduler parks it before it is sent
-
-
-def _named(jobs: Iterable[JobRow]) -> set[str]:
-    return {one.extras.origin for one in jobs if one.extras is not None and one.extras.origin}
+    def _note(self, job: JobRow) -> None:
+        if job.extras is None:
+            return
+        if job.extras.url is not None:
+            self.hosts.add(f"{host_of(job.extras.url)}/")
+        elif job.extras.origin:
+            self.origins.add(job.extras.origin)

@@ -78,3 +78,12 @@ def test_backup_and_repair_name_what_does_it(url: str, run: Run, tmp_path: Path)
     assert (copied.exit_code, repaired.exit_code) == (WrongSettings.exit_code, WrongSettings.exit_code)
     assert "pg_dump" in copied.stderr
     assert "tocsin move" in repaired.stderr
+
+
+def test_a_store_in_a_database_is_rehearsed(url: str, run: Run) -> None:
+    asyncio.run(fill(url))
+    result = run("simulate", url, "--until", "+2h", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["instances"], found["outcomes"]) == (3, {"done": 3})
+    assert asyncio.run(backlogs(url)) == {"one": 1, "three": 1, "two": 1}, "it is only read"

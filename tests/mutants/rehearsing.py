@@ -37,8 +37,8 @@ REHEARSING = (
     Mutant(
         "rehearsals: origins of what follows a job are not there",
         FOLDER + "targets.py",
-        "        yield from jobs_of(on_dead_of(job, whole))\n",
-        "",
+        "                following = [*jobs_of(followers_of(job, whole)), *jobs_of(on_dead_of(job, whole))]\n",
+        "                following = [*jobs_of(followers_of(job, whole))]\n",
         tests=(R + "test_jobs_go_to_named_origins_whatever_follows_them",),
     ),
     Mutant(

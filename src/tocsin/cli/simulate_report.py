@@ -18,9 +18,9 @@ HOURS: Final = (Column("HOUR (UTC)", 17), Column("STARTS", 9, right=True), Colum
                 Column("P99", 9, right=True), Column("AT MOST", 9, right=True), Column(""))  # fmt: skip
 DAYS: Final = (Column("DAY (UTC)", 17), Column("STARTS", 9, right=True), Column("BUSIEST HOUR", 19, right=True),
                Column("LATE AT MOST", 12, right=True), Column(""))  # fmt: skip
-POOLS: Final = (Column("POOL", 24), Column("SLOTS", 6, right=True), Column("STARTS", 9, right=True),
+POOLS: Final = (Column("POOL", 30), Column("CAP", 7, right=True), Column("STARTS", 9, right=True),
                 Column("FULL", 7, right=True), Column("LATE P99", 9, right=True), Column("AT MOST", 9, right=True),
-                Column("", whole=True))  # fmt: skip
+                Column("", below=True))  # fmt: skip
 SLOTS: Final = (Column("SCHEDULE", 36), Column("SLOTS", 13, right=True), Column("", whole=True))
 CHANGES: Final = (Column("SCHEDULE", 28), Column("SLOT", 21), Column("", whole=True))
 MOST: Final = 30

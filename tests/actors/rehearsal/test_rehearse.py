@@ -11,6 +11,7 @@ from tocsin import ActorHost, Job, Origin, Rate, Retry
 from tocsin.actors.rehearsal.rehearse import Plan, rehearse
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions
 from tocsin.actors.testing import VirtualClock
+from tocsin.dispatch.allowed_urls import AllowedUrls
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, NotFoundError
 
@@ -219,5 +220,18 @@ def test_jobs_go_to_named_origins_whatever_follows_them() -> None:
 
     named = {name: Origin(url="http://127.0.0.1:9") for name in ("billing", "stock", "mail", "ledger", "support")}
     copy = copied(fill, origins=named)
-    assert copy.origins == named.keys()
+    assert copy.targets.origins == named.keys()
     assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 4}
+
+
+def test_jobs_go_to_urls_as_if_the_list_of_the_host_had_them() -> None:
+    url = "https://hooks.customer.example/in/7?token=x"
+
+    async def fill(host: ActorHost, clock: VirtualClock) -> None:
+        jobs = host.scheduler("a")
+        await jobs.run_after("1h", "x", url=url, then=[Job("y", options={"url": "https://other.example:8443/"})])
+
+    allowed = AllowedUrls(["https://*.customer.example/", "https://other.example:8443/"], secrets=[bytes(32)])
+    copy = copied(fill, allow_urls=allowed)
+    assert copy.targets.hosts == {"https://hooks.customer.example/", "https://other.example:8443/"}
+    assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 2}
