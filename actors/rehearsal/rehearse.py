@@ -67,7 +67,7 @@ def rehearse(copy: Copy, plan: Plan) -> Rehearsal:
             raise InvalidInputError(
                 f"no job, schedule or setting names the pool {name!r}; there are: {known or 'none'}"
             )
-    return simulate(plan.seed, lambda random: _Rehearsing(copy, plan, random).run())
+    return simulate(plan.seed, lambda random: _Rehearsing(copy, plan, random).run(), in_order=True)
 
 
 class _Rehearsing:

@@ -36,12 +36,13 @@ class SimLoop(base_events.BaseEventLoop):
     """An event loop for `asyncio.Runner(loop_factory=...)`, or for anyio's backend option `loop_factory`.
 
     Ready callbacks run in rounds. Steps of tasks run in an order drawn from the seed; plain callbacks keep the
-    order of their registration, as asyncio promises, at places drawn among the steps. A call from another
-    thread, an executor or a socket raises an error.
+    order of their registration, as asyncio promises, at places drawn among the steps. Without a seed (None) all run as
+    they became ready, as on asyncio's own loops. A call from another thread, an executor or a socket raises an error.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int | None = 0) -> None:
         super().__init__()
+        self._in_order = seed is None
         self._time = 0.0
         self._chance = Random(seed)
         self._numbers = itertools.count()
@@ -61,10 +62,11 @@ class SimLoop(base_events.BaseEventLoop):
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             self._pass_time()
         ready.extend(self._due())
-        handles = self._shuffled(list(ready))
-        ready.clear()
-        ready.extend(handles)
-        for _ in range(len(handles)):  # what these make ready waits for the next round
+        if not self._in_order:
+            handles = self._shuffled(list(ready))
+            ready.clear()
+            ready.extend(handles)
+        for _ in range(len(ready)):  # what these make ready waits for the next round
             handle = ready.popleft()
             if not handle.cancelled():
                 handle._run()
@@ -185,12 +187,13 @@ def _place(task: asyncio.Task[Any]) -> str:
     return f"{frame.f_code.co_qualname}:{frame.f_lineno}" if frame is not None else "its start"
 
 
-def simulate(seed: int, main: Callable[[Random], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` on a simulated loop, with a `Random` of the same seed. The same seed gives the same run.
+def simulate(seed: int, main: Callable[[Random], Coroutine[Any, Any, T]], *, in_order: bool = False) -> T:
+    """Run `main` on a simulated loop, with a `Random` of the same seed. The same seed gives the same run. `in_order`:
+    tasks run in the order in which they become ready; else their order is drawn, to find what depends on it.
 
     Tasks that `main` leaves are cancelled. Raises Stuck if they do not end: a host was neither stopped nor crashed.
     """
-    loop = SimLoop(seed)
+    loop = SimLoop(None if in_order else seed)
 
     async def whole() -> T:
         try:

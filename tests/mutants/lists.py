@@ -122,8 +122,8 @@ LISTS = (
     Mutant(
         "schedules: a catch-up that meets a live run is dropped",
         "actors/scheduler/schedules/fire.py",
-        '        return fire.catch_up or one.definition.overlap == "queue"\n',
-        '        return one.definition.overlap == "queue"\n',
+        '        return fire.catch_up or one.definition.overlap == "queue" or one.runs_past\n',
+        '        return one.definition.overlap == "queue" or one.runs_past\n',
         tests=(R + "test_coalesced_slots.py::test_a_catch_up_that_meets_a_live_run_starts_when_that_ends",),
     ),
     Mutant(

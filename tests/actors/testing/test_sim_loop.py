@@ -55,6 +55,21 @@ def test_the_same_seed_is_the_same_run_and_another_is_another() -> None:
     assert simulate(7, race) != simulate(8, race)
 
 
+def test_in_order_tasks_run_as_they_become_ready() -> None:
+    async def steps(_: Random) -> list[int]:
+        trace: list[int] = []
+
+        async def step(n: int) -> None:
+            await asyncio.sleep(0)
+            trace.append(n)
+
+        await asyncio.gather(*(step(n) for n in range(20)))
+        return trace
+
+    assert simulate(7, steps, in_order=True) == list(range(20))
+    assert simulate(7, steps) != list(range(20))
+
+
 def test_a_run_does_not_depend_on_the_hash_seed() -> None:
     """Nor on addresses: each process lays its memory out anew."""
     code = "from tests.actors.testing.test_sim_loop import race, simulate; print(simulate(3, race))"
