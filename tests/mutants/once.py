@@ -21,7 +21,7 @@ ONCE = (
     Mutant(
         "once: a host that dispatches nothing by itself sends what is due when it is scheduled",
         "actors/scheduler/inflight/lanes_to.py",
-        "room <= 0 or self._permits.closed or",
+        "room <= 0 or self.permits.company.closed or",
         "room <= 0 or",
         tests=(R + "test_nothing_of_a_host_that_does_not_dispatch_stays_in_memory_for_jobs_that_wait",),
     ),

@@ -13,8 +13,8 @@ ORIGINS = (
     Mutant(
         "origins: all have the permits of the host's own",
         "actors/scheduler/inflight/lanes.py",
-        "            permits = self._permits.company.of(origin)\n",
-        "            permits = self._permits\n",
+        "            permits = self.permits.company.of(origin)\n",
+        "            permits = self.permits\n",
         tests=(T + "test_a_slow_origin_has_lanes_and_permits_of_its_own",),
     ),
     Mutant(
@@ -56,8 +56,8 @@ ORIGINS = (
     Mutant(
         "origins: who was held back for a job of another one is not woken after it",
         PERMITS,
-        "        if everybody and len(self.company.all) > 1:\n",
-        "        if False:\n",
+        "        for one in tuple(self.company.all):\n            one._wake_first()\n",
+        "        self._wake_first()\n",
         tests=(P + "test_who_runs_alone_waits_for_all_origins_and_holds_all_of_them_and_each_has_its_turn",),
     ),
     Mutant(
@@ -87,7 +87,7 @@ ORIGINS = (
     Mutant(
         "origins: jobs of one that the host has not stand in line for ever",
         "actors/scheduler/inflight/lanes_to.py",
-        " or not self._permits.limit:\n            self.leave",
+        " or not self.permits.limit:\n            self.leave",
         ":\n            self.leave",
         tests=(T + "test_jobs_of_an_origin_that_the_next_host_has_not_wait_until_one_has_it",),
     ),

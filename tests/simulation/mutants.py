@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "a lost claim keeps its permits",
         "actors/scheduler/inflight/lanes_to.py",
-        "        self.in_flight -= 1\n        self._permits.give(1, level)\n",
+        "        self.in_flight -= 1\n        self.permits.give(1, level)\n",
         "        self.in_flight -= 1\n",
     ),
     Mutant(

@@ -265,7 +265,7 @@ class SchedulerService:
         found = self._inflight.get(name)
         if found is None:
             found = Inflight(
-                name, self.host, self.permits, self.lanes_limit, self._sender, self.clocks, self.activities,
+                name, self.host, self.origins.own, self.lanes_limit, self._sender, self.clocks, self.activities,
                 self._elsewhere,
             )  # fmt: skip
             if self._stopping:

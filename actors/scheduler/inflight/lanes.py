@@ -78,7 +78,7 @@ class Lanes(LanesTo):
         self.now = monotonic
         self.live: set[str] = set()
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
-        self._owner, self._permits, self._send, self._start_soon = owner, permits, send, start_soon
+        self._owner, self.permits, self._send, self._start_soon = owner, permits, send, start_soon
         self._activities, self._took = activities, list[float]()
         self._running: dict[str, asyncio.Task[None]] = {}  # by token
         self._finished: list[AttemptResult] = []
@@ -113,7 +113,7 @@ class Lanes(LanesTo):
             return self
         found = self.named.get(origin)
         if found is None:
-            permits = self._permits.company.of(origin)
+            permits = self.permits.company.of(origin)
             found = LanesToNamed(permits, self.limit, self.live, self.wake, stopping=self.stopping)
             self.named = {**self.named, origin: found}
         return found
@@ -141,7 +141,8 @@ class Lanes(LanesTo):
             late = [claim.lease.started - claim.lease.at.next_at for claim in claims]
             self._activities.note((self.instance, self.now(), Attempts(CALLBACK, late, claimed)))
         for claim in claims:
-            self.to(claim.lease.origin).launched = claimed
+            lanes = self.to(origin) if (origin := claim.lease.origin) else self
+            lanes.launched = claimed
             task = self._start_soon(self._attempt(claim, claimed))
             if not task.done():  # where the app's event loop starts tasks eagerly, one may have ended
                 self._running[claim.token] = task
@@ -197,12 +198,17 @@ class Lanes(LanesTo):
         if outcome.verdict not in UNSENT:
             self._took.append((self.now() - began) * 1000)
         self._running.pop(claim.token, None)
-        lanes = self.to(claim.lease.origin)
+        lanes = self.to(origin) if (origin := claim.lease.origin) else self
         lanes.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))
         if not self._settling:
             self._settle_soon()
-        lanes.ended(claim, outcome, sent=not late)
+        if outcome.retry_after_ms and not claim.job.pool:
+            lanes.note_busy(outcome)
+        if late:
+            lanes.permits.give(1, claim.level)  # nothing was tried that would tell of the origin
+        else:
+            lanes.permits.ended(outcome, claim.level)
 
     def end(self, finished: AttemptResult) -> None:
         """Settle an attempt that had no lane: a worker was to get it, and may not."""

@@ -50,7 +50,7 @@ class LanesTo(ABC):
     live: set[str]
     """Tokens of attempts of the scheduler, whichever origin they go to, that are on their way on this host, or whose
     settlement is not durable yet."""
-    _permits: Permits
+    permits: Permits
 
     @abstractmethod
     def wake(self) -> None:
@@ -62,60 +62,55 @@ class LanesTo(ABC):
         Where there are fewer, this scheduler stands in line and is woken when it may have more.
         """
         room = min(self.limit - self.in_flight, most)
-        if self.stopping or room <= 0 or self._permits.closed or not self._permits.limit:
+        if self.stopping or room <= 0 or self.permits.company.closed or not self.permits.limit:
             self.leave(level)  # it would block the line: a lane that frees claims again, or an alarm does
             return Permitted(self, 0, level)
-        got = self._permits.take(self, room, level)
+        got = self.permits.take(self, room, level)
         self.in_flight += got
         return Permitted(self, got, level)
 
     def give_back(self, count: int, level: int) -> None:
         """Return permits that were taken for this level and not used."""
         self.in_flight -= count
-        self._permits.give(count, level)
+        self.permits.give(count, level)
 
     def hindrances(self, level: int) -> list[str]:
         """Say why no more callbacks of this scheduler and level start now; none: one may."""
         found = [LANES_FULL] if self.in_flight >= self.limit else []
-        host = self._permits.hindrance(level)
+        host = self.permits.hindrance(level)
         return found if host is None else [*found, host]
 
     def could_take(self, level: int = 0) -> bool:
         """Return whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
-        if self.stopping or self.in_flight >= self.limit or not self._permits.limit:
+        if self.stopping or self.in_flight >= self.limit or not self.permits.limit:
             return False
-        if self._permits.closed:
+        if self.permits.company.closed:
             return True  # by the alarm, which rings when they are opened
-        return not self.places or not self._permits.waits(self, level)
+        return not self.places or not self.permits.waits(self, level)
 
     @property
     def waits_for_room(self) -> bool:
         """Return whether room is being made for a suspect of the second level."""
-        return self.places > 0 and self._permits.waits_for_room(self)
+        return self.places > 0 and self.permits.waits_for_room(self)
 
     def leave(self, *levels: int) -> None:
         """Stand in line no more for jobs of these levels: none is ready."""
         for level in levels if self.places else ():
-            self._permits.leave(self, level)
+            self.permits.leave(self, level)
 
     def cool_for(self, ms: int) -> None:
         """Start nothing that goes to this origin for so long, whatever the scheduler; see `Permits.cool`."""
-        self._permits.cool_for(ms)
+        self.permits.cool_for(ms)
 
     def lost_one(self, level: int) -> None:
         """Take back the permit and the lane of a claim that is not sent."""
         self.in_flight -= 1
-        self._permits.give(1, level)
+        self.permits.give(1, level)
 
-    def ended(self, claim: Claim, outcome: AttemptOutcome, *, sent: bool) -> None:
-        """Take back the permit of an attempt; one that was not sent tells nothing of the origin."""
-        busy_ms = outcome.retry_after_ms if outcome.verdict is Verdict.BUSY else None
-        if busy_ms and self._permits.company.cools and not claim.job.pool:
-            self._permits.cool_for(busy_ms)
-        if sent:
-            self._permits.ended(outcome, claim.level)
-        else:
-            self._permits.give(1, claim.level)
+    def note_busy(self, outcome: AttemptOutcome) -> None:
+        """Let the origin cool, if the host does so where it was busy and has said for how long."""
+        if outcome.verdict is Verdict.BUSY and outcome.retry_after_ms and self.permits.company.cools:
+            self.permits.cool_for(outcome.retry_after_ms)
 
 
 class LanesToNamed(LanesTo):
@@ -124,7 +119,7 @@ class LanesToNamed(LanesTo):
     def __init__(
         self, permits: Permits, limit: int, live: set[str], wake: Callable[[], None], *, stopping: bool
     ) -> None:
-        self._permits, self._wake = permits, wake
+        self.permits, self._wake = permits, wake
         self.limit, self.live, self.stopping = limit, live, stopping
         self.in_flight = self.places = 0
         self.launched = float("-inf")

@@ -73,17 +73,14 @@ class Origins:
             self.gates[name] = Gate(name, one.dispatcher, permits)
         self.names = frozenset(named) - RESERVED
         """Those that jobs may name."""
+        self.own = self.gates[""].permits
+        """The permits of the host's own origin."""
 
     @property
     def urls(self) -> UrlList:
         """Return the list of URLs that jobs may name."""
         dispatcher = self.gates[URL].dispatcher if URL in self.gates else None
         return dispatcher.urls if isinstance(dispatcher, UrlDispatcher) else NO_URLS
-
-    @property
-    def own(self) -> Permits:
-        """Return the permits of the host's own origin."""
-        return self.gates[""].permits
 
     def permits_of(self, name: str) -> Permits:
         """Return the permits of an origin; there are none for one that this host has not."""

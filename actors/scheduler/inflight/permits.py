@@ -106,7 +106,7 @@ class Permits:
 
     def hindrance(self, level: int = 0) -> str | None:
         """Say why no more callbacks of jobs of this level start now; None: one may. The one place that decides it."""
-        if self.closed:
+        if self.company.closed:
             return NOT_DISPATCHING
         if not self.limit:
             return ORIGIN_NOT_CONFIGURED
@@ -121,11 +121,6 @@ class Permits:
         if level and self._room < self._cost(level):
             return SUSPECTS_FULL
         return HOST_FULL if self._spare(level) <= 0 else None
-
-    @property
-    def closed(self) -> bool:
-        """Return whether nothing may start: the host dispatches only in `run_due`, or has no such origin."""
-        return self.company.closed
 
     def cool(self, until: int) -> None:
         """Let nothing start before this instant, epoch ms of the host: the origin asked for that. An hour at most, and
@@ -235,7 +230,10 @@ class Permits:
         else:
             self.free += count
             self._room += count * self._cost(level) if level else 0
-        self._wake(everybody=level == ALONE or self.hold.since is not None)
+        if level == ALONE or self.hold.since is not None:
+            self._wake_all()
+        else:
+            self._wake_first()
 
     def ended(self, outcome: AttemptOutcome, level: int) -> None:
         """Note how an attempt of this level ended, and take its permit back: the circuit may open or close."""
@@ -253,7 +251,9 @@ class Permits:
             ends = line is self._alone and not any(one._alone for one in self.company.all) and not self.hold.running
             if ends:
                 self.hold.end()
-            self._wake(everybody=ends)
+                self._wake_all()
+            else:
+                self._wake_first()
 
     def waits(self, taker: Taker, level: int = 0) -> bool:
         """Return whether this scheduler stands in line for jobs of this level."""
@@ -275,13 +275,10 @@ class Permits:
 
     # ---- Waking ----------------------------------------------------------------------------------
 
-    def _wake(self, *, everybody: bool) -> None:
-        """Wake whoever may start now; of all origins, where that was one hold for all of them."""
-        if everybody and len(self.company.all) > 1:
-            for one in tuple(self.company.all):
-                one._wake_first()
-        else:
-            self._wake_first()
+    def _wake_all(self) -> None:
+        """Wake whoever may start now, whichever origin they want to: a hold is one for all of them."""
+        for one in tuple(self.company.all):
+            one._wake_first()
 
     def _wake_first(self) -> None:
         """Wake whoever is first of each kind and may start now."""
@@ -290,7 +287,7 @@ class Permits:
                 self._timer.cancel()  # a timer of one event loop must not block one in the next
                 self._timer = None
             return
-        if self.closed:
+        if self.company.closed:
             return
         waits, held = self._probe_in_s(), self._is_held()
         may_hold = self._alone and not self.hold.rests and not self.hold.running and not waits
