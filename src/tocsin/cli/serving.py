@@ -159,6 +159,8 @@ async def _announce(server: Server, settings: Settings, listener: socket.socket)
     else:
         signed = "signed" if settings.secrets else "UNSIGNED"
         origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"
+    if settings.origins:
+        origin += f", named origins {', '.join(sorted(settings.origins))}"
     file = f", settings of {settings.config.absolute()}" if settings.config is not None else ""
     url, store = url_of(listener), settings.shown_store
     tell("READY=1", f"STATUS=serving {url}")
