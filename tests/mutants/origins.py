@@ -39,14 +39,6 @@ ORIGINS = (
         tests=(T + "test_jobs_of_one_pool_start_in_their_order_whichever_origin_they_go_to",),
     ),
     Mutant(
-        "origins: suspects that go to one are taken for those of the host's own",
-        QUEUES,
-        "            if bucket.first_due <= now and origin_in(bucket.line.queue) == origin\n",
-        '            if bucket.first_due <= now and origin == ""\n',
-        tests=(T + "test_a_job_that_must_run_alone_runs_beside_no_callback_to_any_origin",),
-        may_hang=True,
-    ),
-    Mutant(
         "origins: a job that must run alone runs beside callbacks to others",
         PERMITS,
         "        return all(one.free == one.limit for one in self.all)\n",
