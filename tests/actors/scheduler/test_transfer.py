@@ -75,6 +75,8 @@ async def story(sim: SimulatedHost) -> None:
     await jobs.schedules.put("often", cron="*/5 * * * *", path="tick", queue="ticks", args={"long": "x" * 70_000})
     await sim.sleep(700)
     await jobs.schedules.trigger("often", request_key="once")
+    past = sim.now - sim.now % 60_000
+    await jobs.schedules.backfill("often", past - 3_600_000, past, rate_per_second=1)
     [kept] = await jobs.claim("k")
     await jobs.complete(kept.id, kept.lease, result={"sum": 3})
     [held] = await jobs.claim("q", lease_ms=600_000)
