@@ -13,6 +13,7 @@ import pytest
 
 from tocsin.actors.scheduler.integrity.findings import KINDS
 from tocsin.actors.scheduler.model.acts import TrashRow
+from tocsin.actors.scheduler.model.backfill_rows import Backfilling, BackfillRow
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
@@ -134,6 +135,18 @@ def answers_without_timer(rows: Rows) -> None:
 
 def a_redrive_without_timer(rows: Rows) -> None:
     rows.put(b"redrive/r1", encode(RedriveRow(before=0, rate=1, matched=0, next_at=1_900_000_000_000)))
+
+
+BACKFILL = BackfillRow(1, 2, 1, 1, 0, ("* * * * *", None, None, "UTC", 0))
+
+
+def a_backfill(rows: Rows) -> None:
+    rows.put(b"backfill/rare/b1", encode(BACKFILL))
+
+
+def a_backfill_without_timer(rows: Rows) -> None:
+    a_backfill(rows)
+    change(rows, b"cronat/rare", CursorRow, backfill=Backfilling(("b1",)))
 
 
 def a_result_without_timer(rows: Rows) -> None:
@@ -280,6 +293,10 @@ BREAKS: dict[str, Break] = {
     "a schedule holds back what is not there": Break(
         lambda r: change(r, b"cronat/rare", CursorRow, queued=1_900_000_000_000), {"SCHEDULE"}
     ),
+    "a backfill is named by no schedule": Break(a_backfill, {"SCHEDULE"}),
+    "a backfill has no timer": Break(a_backfill_without_timer, {"SCHEDULE"}),
+    "a backfill has lost its schedule": Break(lambda r: r.put(b"backfill/gone/b1", encode(BACKFILL)), {"SCHEDULE"}),
+    "a timer of no backfill": Break(lambda r: r.put(b"timer/009000000000000/cronbackfill/rare"), {"SCHEDULE"}),
     "a schedule has lost its cursor": Break(drop(b"cronat/rare"), {"SCHEDULE"}),
     "a schedule has lost its definition": Break(drop(b"cron/rare"), {"SCHEDULE"}),
     "a schedule has lost both": Break(lose_a_schedule, {"SCHEDULE"}),

@@ -37,7 +37,7 @@ BACKFILLING = (
         return
 """,
         "",
-        tests=(T + "test_one_runs_at_a_time_where_the_schedule_says_so_and_the_next_slot_is_held_back",),
+        tests=(T + "test_a_slot_of_the_past_whose_turn_comes_while_another_one_runs_waits_for_it",),
     ),
     Mutant(
         "a slot that comes during a backfill is skipped",

@@ -173,6 +173,19 @@ async def test_one_runs_at_a_time_where_the_schedule_says_so_and_the_next_slot_i
     assert (await latest(sim)).state == "done"
 
 
+@on_simulated_host()
+async def test_a_slot_of_the_past_whose_turn_comes_while_another_one_runs_waits_for_it(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: after(20 if one.body["schedule"]["slot"] > NOW else 0.01)
+    await sim.jobs.schedules.put("h", "work:run", cron="* * * * *", overlap="skip")
+    await sim.jobs.schedules.backfill("h", NOW - 90 * 60_000, NOW, rate_per_second=1)
+    await sim.sleep(115)
+    of_past = [at for at, job_id in sim.arrivals if int(job_id[5:20]) < NOW]
+    (own,) = [at for at, job_id in sim.arrivals if int(job_id[5:20]) > NOW]
+    assert own in range(60_000, 60_100)
+    assert not [at for at in of_past if own <= at < own + 20_000]
+    assert len(of_past) == 90 and (await latest(sim)).state == "done"
+
+
 @on_simulated_host(occurrences_kept=10)
 async def test_slots_whose_rows_are_dropped_are_not_run_again(sim: SimulatedHost) -> None:
     await hourly(sim)
