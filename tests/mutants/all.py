@@ -27,6 +27,7 @@ from tests.mutants.owning import OWNING
 from tests.mutants.pages import PAGES
 from tests.mutants.postgresql import POSTGRESQL
 from tests.mutants.putting_off import PUTTING_OFF
+from tests.mutants.rates import RATED
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.rehearsing import REHEARSING
 from tests.mutants.routing import OF_ROUTING
@@ -48,6 +49,7 @@ MUTANTS = (
     *ATTEMPTS,
     *LISTS,
     *CALLBACKS,
+    *RATED,
     *RECEIVER,
     *OF_ROUTING,
     *STORES,

@@ -208,3 +208,15 @@ async def test_the_row_says_when_the_next_token_comes(sim: SimulatedHost) -> Non
     assert opens_at(PoolFlow((1, 10_000, 1)), row) == sim.now + 6_000
     pool = await sim.jobs.pool("p")
     assert pool.next_token_at == sim.now + 6_000
+
+
+@on_simulated_host()
+async def test_jobs_that_a_rate_holds_back_are_not_late(sim: SimulatedHost) -> None:
+    await sim.jobs.set_pool("p", rate=Rate(1, "1h"))
+    await sim.jobs.submit_many(pooled(40))
+    await sim.sleep(2 * 86_400 - 60)
+    assert ((await sim.jobs.status()).health, len(starts(sim))) == ("green", 40)
+    await sim.jobs.submit_many(pooled(40))
+    await sim.sleep(20 * 3_600 + 1_000)
+    status = await sim.jobs.status()
+    assert (status.health, status.reasons, status.due) == ("green", (), 18)
