@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow, state_of
+from tocsin.actors.scheduler.model.health import ORIGIN_COOLING, ORIGIN_NOT_CONFIGURED
 from tocsin.actors.scheduler.model.line_names import origin_in, queue_in
 from tocsin.actors.scheduler.model.records import ClockState
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.actors.scheduler.queries.why import Facts
+from tocsin.actors.scheduler.queries.why import Facts, of_callbacks
 from tocsin.storage.api import StoreView, after
 
 COUNTED = 1_000
+OF_ORIGINS: Final = frozenset({ORIGIN_COOLING, ORIGIN_NOT_CONFIGURED})
+"""Hindrances that do not end by an attempt."""
 
 
 async def row_of(view: StoreView) -> ClockRow | None:
@@ -39,5 +44,8 @@ async def _waits_for(view: StoreView, row: ClockRow, facts: Facts) -> str | None
         of_origin = facts.of_origin(origin) if origin else facts
         if of_origin.circuit is not None:
             return of_origin.circuit
+        for code in of_origin.hindrances(0):
+            if code in OF_ORIGINS:
+                return of_callbacks(code, of_origin).message
     queues = sorted({queue_in(queue) for _, queue in due if queue_in(queue)})
     return f"jobs of queue {queues[0]} wait for a worker, but not for long" if queues else None

@@ -281,6 +281,23 @@ async def test_jobs_of_an_origin_that_the_next_host_has_not_wait_until_one_has_i
 
 
 @in_world
+async def test_an_advance_of_a_test_clock_says_that_it_waits_for_an_origin_that_is_not_there(world: World) -> None:
+    jobs = world.host.scheduler("t")
+    await jobs.clock.create(world.now)
+    await jobs.run_after("1h", "work:run", id="b", origin="billing")
+    await world.close()
+    await opened(world, {"crm": ORIGINS["crm"]})
+    jobs = world.host.scheduler("t")
+    advance = asyncio.ensure_future(jobs.clock.advance("2h"))
+    await world.sleep(5)
+    clock = (await jobs.status()).clock
+    assert clock is not None and clock.advancing and "this host has no origin 'billing'" in (clock.waits_for or "")
+    await jobs.cancel("b")
+    await world.sleep(1)
+    assert advance.done()
+
+
+@in_world
 async def test_a_store_gets_its_layout_with_the_first_job_that_names_an_origin(world: World) -> None:
     view, key = world.host.runtime.provider.view("scheduler/t"), b"meta/layout"
     following: Any = [Job("a:b", options={"origin": "crm"})]
