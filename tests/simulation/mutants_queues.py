@@ -128,8 +128,8 @@ QUEUES = (
     Mutant(
         "chains: the result is not handed on",
         "actors/scheduler/transitions/chains.py",
-        'one.then, result or b"")\n',
-        'one.then, b"")\n',
+        'one.then, result or b"", one.on_dead)\n',
+        'one.then, b"", one.on_dead)\n',
     ),
     Mutant(
         "chains: workers are not told what the parent came to",
@@ -152,8 +152,8 @@ QUEUES = (
     Mutant(
         "results: of a dead job nobody is told",
         "actors/scheduler/state/scheduler_state.py",
-        "        self.deaths.append((job, dead))\n        self.note_end(job)\n",
-        "        self.deaths.append((job, dead))\n",
+        "                self.following = (*self.following, (job, dead))\n        self.note_end(job)\n",
+        "                self.following = (*self.following, (job, dead))\n",
         seeds=300,
     ),
 )
