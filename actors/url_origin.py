@@ -38,7 +38,7 @@ def url_origin(
     `secrets` and `transport` are the host's, for what the list itself leaves out.
     """
     allowed = given if isinstance(given, AllowedUrls) else AllowedUrls(given)
-    urls = UrlList(allowed.entries, NAME)
+    urls = allowed.entries if isinstance(allowed.entries, UrlList) else UrlList(allowed.entries, NAME)
     if not urls.entries:
         return {}
     if allowed.max_in_flight is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tocsin.dispatch.transport import Transport
+from tocsin.dispatch.url_list import UrlList
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -20,11 +21,12 @@ class AllowedUrls:
     is the name of one, or your own, which must check addresses itself; left out, the host's if that is a name.
     """
 
-    entries: Sequence[str]
+    entries: Sequence[str] | UrlList
     networks: Sequence[str] = ()
     secrets: Sequence[str | bytes] | Callable[[], Sequence[str | bytes]] = ()
     max_in_flight: int | None = None
     transport: Transport | str | None = None
 
     def __repr__(self) -> str:
-        return f"AllowedUrls({list(self.entries)!r}, networks={list(self.networks)!r}, secrets=...)"
+        entries = self.entries.entries if isinstance(self.entries, UrlList) else self.entries
+        return f"AllowedUrls({list(entries)!r}, networks={list(self.networks)!r}, secrets=...)"

@@ -56,6 +56,16 @@ class UrlList:
         return checked
 
 
+class AnyUrl(UrlList):
+    """Covers every URL, for whoever calls none: a rehearsal."""
+
+    def __init__(self) -> None:
+        super().__init__([EXAMPLE])
+
+    def allows(self, url: str) -> bool:
+        return True
+
+
 NO_URLS: Final = UrlList(())
 """The list of a host that was given none: jobs may name no URL."""
 

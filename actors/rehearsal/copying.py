@@ -101,7 +101,7 @@ async def _copy_one(snapshot: StoreSnapshot, name: str, copy: Copy) -> None:
         elif family == b"cron" and (row := _read(DefinitionRow, key, value)) is not None:
             ran.note_schedule(rest.decode(), row)
             pools.add(row.pool)
-            copy.targets.note_schedule(row.then)
+            copy.targets.note_schedule(row)
         elif family == b"pool":
             pools.add(rest.decode())
     copy.pools[name] = pools - {""}

@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.inflight import feed, worker_registry
 from tocsin.actors.scheduler.model import activity, acts, audit, followers, timing, validation
 from tocsin.actors.scheduler.model.rows import DAY_MS
 from tocsin.actors.scheduler.schedules import definition
-from tocsin.dispatch import answer_contents, dispatcher, failure, pulled, retry, values
+from tocsin.dispatch import answer_contents, dispatcher, failure, pulled, retry, url_list, values
 
 from .pages import ROOT
 
@@ -40,6 +40,7 @@ def kib(size: int) -> str:
             ],
         ),
         ("labels", [f"{validation.MAX_LABELS} a job"]),
+        ("a job's `url`", [f"{url_list.URL_LIMIT:,} characters", f"{url_list.ENTRIES_LIMIT:,} entries"]),
         ("cap of a pool", ["{:,} to {:,}".format(*validation.MAX_CONCURRENCY)]),
         ("retries", [f"{retry.MAX_RETRIES}"]),
         (

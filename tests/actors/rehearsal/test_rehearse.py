@@ -217,11 +217,14 @@ def test_jobs_go_to_named_origins_whatever_follows_them() -> None:
         dying = [Job("sorry", options={"origin": "support"})]
         await jobs.run_after("1h", "x", origin="billing", then=[after], on_dead=dying)
         await jobs.schedules.put("s", cron="0 3 * * *", path="y", then=[Job("z", options={"origin": "ledger"})])
+        gone = [Job("gone", options={"origin": "sorrow"})]
+        await jobs.schedules.put("o", cron="0 4 * * *", path="y", origin="clock", on_dead=gone)
 
-    named = {name: Origin(url="http://127.0.0.1:9") for name in ("billing", "stock", "mail", "ledger", "support")}
+    names = ("billing", "stock", "mail", "ledger", "support", "clock", "sorrow")
+    named = {name: Origin(url="http://127.0.0.1:9") for name in names}
     copy = copied(fill, origins=named)
     assert copy.targets.origins == named.keys()
-    assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 4}
+    assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 5}
 
 
 def test_jobs_go_to_urls_as_if_the_list_of_the_host_had_them() -> None:
@@ -230,8 +233,9 @@ def test_jobs_go_to_urls_as_if_the_list_of_the_host_had_them() -> None:
     async def fill(host: ActorHost, clock: VirtualClock) -> None:
         jobs = host.scheduler("a")
         await jobs.run_after("1h", "x", url=url, then=[Job("y", options={"url": "https://other.example:8443/"})])
+        await jobs.schedules.put("s", cron="0 3 * * *", path="z", url=url)
 
     allowed = AllowedUrls(["https://*.customer.example/", "https://other.example:8443/"], secrets=[bytes(32)])
     copy = copied(fill, allow_urls=allowed)
     assert copy.targets.hosts == {"https://hooks.customer.example/", "https://other.example:8443/"}
-    assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 2}
+    assert rehearse(copy, Plan(MIDNIGHT, MIDNIGHT + DAY_MS)).outcomes == {"done": 3}
