@@ -10,6 +10,7 @@ from tests.mutants.clients import CLIENTS
 from tests.mutants.clocks import CLOCKS
 from tests.mutants.clusters import CLUSTERS
 from tests.mutants.dashboard import DASHBOARD
+from tests.mutants.fairness import FAIRNESS
 from tests.mutants.feed import FEED
 from tests.mutants.freeing import FREEING
 from tests.mutants.health import HEALTH
@@ -75,6 +76,7 @@ MUTANTS = (
     *OPERATING,
     *HEALTH,
     *HOSTILE_BROWSERS,
+    *FAIRNESS,
     *FEED,
     *BACKFILLING,
     *FREEING,

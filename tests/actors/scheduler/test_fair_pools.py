@@ -11,6 +11,7 @@ from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulate
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.rows import split_lines_key
 from tocsin.actors.scheduler.state.ready_heap import Line
+from tocsin.dispatch.rate import Rate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 
@@ -158,6 +159,37 @@ async def test_a_fair_pool_takes_nothing_from_others_when_lanes_are_few(sim: Sim
     assert 45 <= firsts.count("other") <= 55
     assert firsts.count("b") == 20
     assert len(busy.started) == 620
+
+
+@on_simulated_host()
+async def test_callbacks_and_jobs_of_queues_share_the_turns_of_their_pool(sim: SimulatedHost) -> None:
+    busy = Busy(sim)
+    await sim.jobs.set_pool("p", max_concurrency=1, fair=True)
+    await sim.jobs.submit_many(of("called", 100))
+    await sim.sleep(0.5)
+    await sim.jobs.submit_many(of("pulled", 5, queue="q"))
+    got: list[float] = []
+    for _ in range(5):
+        (one,) = await sim.jobs.claim("q", wait=20)
+        got.append(sim.now)
+        await sim.jobs.complete(one.id, one.lease)
+
+    assert len(busy.started) < 12, "about one callback for each job of the queue"
+    assert got[-1] - got[0] < 10_000
+
+
+@on_simulated_host()
+async def test_a_fair_pool_keeps_to_its_rate(sim: SimulatedHost) -> None:
+    """As in the page: so many mails a minute, fair between customers."""
+    busy = Busy(sim)
+    await sim.jobs.set_pool("p", max_concurrency=10, fair=True, rate=Rate(60, per="1m"))
+    await sim.jobs.submit_many(of("large", 50))
+    await sim.sleep(0.5)
+    await sim.jobs.submit_many(of("small", 5))
+    await sim.sleep(20)
+
+    assert 20 <= len(busy.started) <= 22
+    assert busy.started[:13].count("small") == 5
 
 
 @on_simulated_host()
