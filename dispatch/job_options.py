@@ -40,7 +40,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class OneJobOptions(SharedOptions, total=False):
-    """Options of a single job besides `then` and `on_dead`."""
+    """Options of a single job besides `then`, `on_dead` and `group`."""
 
     id: str | None
     on_conflict: str
@@ -62,6 +62,7 @@ MEMBERS: Final = {
     "throttle": "throttleMs",
     "then": "then",
     "on_dead": "onDead",
+    "group": "group",
 }
 """JSON names of the options of Python callers."""
 PYTHON_WORDS: Final = {**{json: name for name, json in MEMBERS.items() if name != json}, **PYTHON}

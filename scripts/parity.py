@@ -14,6 +14,7 @@ from tocsin import Client, Scheduler, Schedules
 from tocsin.actors.http.openapi import TRANSFERS
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.scheduler.client.clock import Clock
+from tocsin.actors.scheduler.client.groups import Groups
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "parity.md"
 BEGIN: Final = "| `Scheduler`"
@@ -91,6 +92,12 @@ ROWS: Final = (
     row("schedules.delete", "schedules_delete", "schedules rm"),
     row("schedules.occurrences", "schedules_occurrences", "schedules occurrences"),
     row("schedules.preview", "schedules_preview", "next"),
+    row("groups.open", "groups_open", "groups open"),
+    row("groups.seal", "groups_seal", "groups seal"),
+    row("groups.cancel", "groups_cancel", "groups cancel"),
+    row("groups.get", "groups_get", "groups show"),
+    row("groups.list", "groups_list", "groups ls"),
+    row("groups.members", "groups_members", "groups members"),
     row("clock.create", "set_clock", "clock new"),
     row("clock.get", "clock", "clock show"),
     row("clock.advance", "advance_clock clock", "clock advance"),
@@ -127,7 +134,13 @@ def of_handles() -> set[str]:
     """Return all there are, as rows name them; of a client those that are no plumbing."""
     plumbing = {"scheduler", "aclose", "openapi"}
     of_client = {f"client.{name}" for name in methods(Client) - plumbing}
-    return methods(Scheduler) | methods(Schedules, "schedules.") | methods(Clock, "clock.") | of_client
+    return (
+        methods(Scheduler)
+        | methods(Schedules, "schedules.")
+        | methods(Clock, "clock.")
+        | methods(Groups, "groups.")
+        | of_client
+    )
 
 
 def table() -> str:

@@ -21,6 +21,7 @@ READS: Final = "actors/scheduler/client/scheduler_reads.py"
 SCHEDULES: Final = "actors/scheduler/client/schedules.py"
 DEAD: Final = "actors/scheduler/client/dead_letters.py"
 CLOCK: Final = "actors/scheduler/client/clock.py"
+GROUPS: Final = "actors/scheduler/client/groups.py"
 DEFERRED: Final = "actors/scheduler/client/deferred.py"
 
 
@@ -48,6 +49,7 @@ CLASSES: Final = (
         "from tocsin.actors.client.sync_clock import SyncClock\n"
         "from tocsin.actors.client.sync_dead_letters import SyncDeadLetters\n"
         "from tocsin.actors.client.sync_deferred import SyncDeferred\n"
+        "from tocsin.actors.client.sync_groups import SyncGroups\n"
         "from tocsin.actors.client.sync_schedules import SyncSchedules\n"
         "from tocsin.actors.scheduler.client.scheduler import Scheduler\n"
         "from tocsin.actors.scheduler.client.pools import PoolHandle\n"
@@ -72,6 +74,11 @@ class SyncScheduler(SyncDeadLetters):
         return SyncSchedules(self._blocking, self.name)
 
     @property
+    def groups(self) -> SyncGroups:
+        """Return the groups of this instance: jobs that are counted together, and what follows when all have ended."""
+        return SyncGroups(self._blocking, self.name)
+
+    @property
     def clock(self) -> SyncClock:
         """Return the test clock of this instance, if it was made with one or is to be."""
         return SyncClock(self._blocking, self.name)
@@ -93,7 +100,7 @@ class SyncScheduler(SyncDeadLetters):
         """
         return SyncDeferred(self._blocking, self.name)
 ''',
-        ("schedules", "clock", "deferred", "task", "pools"),
+        ("schedules", "groups", "clock", "deferred", "task", "pools"),
         ((READS, "SchedulerReads"),),
     ),
     Blocking(
@@ -134,6 +141,26 @@ class SyncSchedules:
 
     def _call(self, ask: Callable[[Schedules], Coroutine[Any, Any, T]]) -> T:
         return self._blocking.call(lambda client: ask(client.scheduler(self._name).schedules))
+''',
+    ),
+    Blocking(
+        "sync_groups.py", GROUPS, "Groups",
+        "`SyncGroups`: the groups of one scheduler for code that blocks.",
+        "from collections.abc import Callable, Coroutine\n"
+        "from typing import Any, TypeVar\n"
+        "from tocsin.actors.client.blocking import Blocking\n"
+        "from tocsin.actors.scheduler.client.groups import Groups\n",
+        '''
+T = TypeVar("T")
+
+class SyncGroups:
+    """`Groups` whose methods return when they are answered."""
+
+    def __init__(self, blocking: Blocking, name: str) -> None:
+        self._blocking, self._name = blocking, name
+
+    def _call(self, ask: Callable[[Groups], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self._name).groups))
 ''',
     ),
     Blocking(

@@ -13,12 +13,14 @@ from tocsin import Client, Deferred, Scheduler, Schedules, SyncClient
 from tocsin.actors.client.port import ServerPort
 from tocsin.actors.client.sync_clock import SyncClock
 from tocsin.actors.client.sync_deferred import SyncDeferred
+from tocsin.actors.client.sync_groups import SyncGroups
 from tocsin.actors.client.sync_scheduler import SyncScheduler
 from tocsin.actors.client.sync_schedules import SyncSchedules
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.scheduler.client import port as ports
 from tocsin.actors.scheduler.client.clock import Clock
+from tocsin.actors.scheduler.client.groups import Groups
 
 OF_SERVERS: Final = {"openapi"}
 """Methods of clients that are about the routes themselves."""
@@ -64,7 +66,13 @@ def test_a_client_gives_the_handle_itself_on_a_port_that_has_every_method() -> N
 
 @pytest.mark.parametrize(
     ("blocking", "kind"),
-    [(SyncScheduler, Scheduler), (SyncSchedules, Schedules), (SyncClock, Clock), (SyncDeferred, Deferred)],
+    [
+        (SyncScheduler, Scheduler),
+        (SyncSchedules, Schedules),
+        (SyncClock, Clock),
+        (SyncDeferred, Deferred),
+        (SyncGroups, Groups),
+    ],
 )
 def test_a_sync_client_has_the_same_methods_with_the_same_arguments(blocking: type, kind: type) -> None:
     names = {name for name in dir(kind) if not name.startswith("_")}

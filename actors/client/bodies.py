@@ -10,6 +10,8 @@ import msgspec
 
 from tocsin.actors.client.checks import Delayed
 from tocsin.actors.scheduler.model.followers import Follower, followers_of, on_dead_of, with_ids
+from tocsin.actors.scheduler.model.groups import jobs_of_group
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import JobRow
@@ -35,6 +37,8 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
     said["args"] = msgspec.Raw(parts_of(job, whole).args)
     if job.chained:
         said |= _following(followers_of(job, whole), on_dead_of(job, whole))
+    if new.group is not None:
+        said["group"] = group_body(new.group)
     due = job.scheduled_for
     if new.debounce is not None:
         said["debounceMs"], most = new.debounce
@@ -56,6 +60,12 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
         if job.trace[1]:
             said["tracestate"] = job.trace[1]
     return said
+
+
+def group_body(new: NewGroup) -> dict[str, Any]:
+    """Return a group as `POST /groups` takes it."""
+    said: dict[str, Any] = {"name": new.name} if new.size is None else {"name": new.name, "size": new.size}
+    return said | _following(jobs_of_group(new.then), jobs_of_group(new.on_dead))
 
 
 def _following(then: Sequence[Follower], on_dead: Sequence[Follower]) -> dict[str, Any]:
@@ -96,6 +106,8 @@ def _options(row: JobRow | DefinitionRow, names: Sequence[str]) -> dict[str, Any
         said.update(
             (camel(name), msgspec.to_builtins(value)) for name in EXTRAS if (value := extra_of(row.extras, name))
         )
+        if row.extras.group is not None:
+            said["group"] = row.extras.group
     if row.retry is not None:
         said["retry"] = _retry(row.retry, older=isinstance(row, JobRow) and row.older_retry)
     return said

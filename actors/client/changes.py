@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.client import answers
+from tocsin.actors.client.bodies import group_body
 from tocsin.actors.client.checks import Delayed
 from tocsin.actors.client.server import ALWAYS, UNSENT, Server, part
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.audit_records import Undone
 from tocsin.actors.scheduler.model.freed import Freed
+from tocsin.actors.scheduler.model.group_records import GroupRecord
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.dispatch.failure import Failure
@@ -149,6 +152,19 @@ class ServerChanges:
             "DELETE", self._name, "pool", answers.Deleted, query={"name": name}, again=UNSENT
         )
         return found.deleted
+
+    async def open_group(self, group: NewGroup) -> GroupRecord:
+        """Make a group. The same again changes nothing; another of its name is a ConflictError."""
+        return await self._server.ask("POST", self._name, "groups", GroupRecord, group_body(group), again=ALWAYS)
+
+    async def seal_group(self, name: str) -> GroupRecord:
+        """Let no more jobs join it. NotFoundError."""
+        return await self._server.ask("POST", self._name, f"groups/{part(name)}/seal", GroupRecord, {}, again=ALWAYS)
+
+    async def cancel_group(self, name: str) -> GroupRecord:
+        """Begin to cancel its members. NotFoundError; ConflictError if it is complete."""
+        route = f"groups/{part(name)}/cancel"
+        return await self._server.ask("POST", self._name, route, GroupRecord, {}, again=UNSENT)
 
     async def free_slot(self, id: str) -> Freed:
         """End the lease of an accepted or unknown attempt now. ConflictError while an attempt runs."""

@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.activity import Activity
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
+from tocsin.actors.scheduler.model.group_records import GroupPage, GroupRecord
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.errors import NotFoundError
 
@@ -114,6 +115,24 @@ class ServerReads:
     async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders."""
         return await self._get("pool", records.Pool, name=name)
+
+    async def group(self, name: str) -> GroupRecord | None:
+        """Return a group; None if there is none of that name."""
+        try:
+            return await self._get(f"groups/{part(name)}", GroupRecord)
+        except NotFoundError as error:
+            if is_absent(error):
+                return None
+            raise
+
+    async def groups(self, *, cursor: str | None, limit: int) -> GroupPage:
+        """Return a page of groups by name."""
+        return await self._get("groups", GroupPage, cursor=cursor, limit=limit)
+
+    async def members(self, name: str, *, cursor: str | None, limit: int) -> records.Page:
+        """Return a page of the members of a group that live or are dead, by id."""
+        found = await self._get(f"groups/{part(name)}/members", answers.JobPage, cursor=cursor, limit=limit)
+        return answers.page_of(found)
 
     async def dead_groups(self) -> DeadGroups:
         """Return the dead letters by reason and path."""

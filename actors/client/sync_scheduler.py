@@ -12,6 +12,7 @@ from tocsin.actors.client.blocking import Blocking
 from tocsin.actors.client.sync_clock import SyncClock
 from tocsin.actors.client.sync_dead_letters import SyncDeadLetters
 from tocsin.actors.client.sync_deferred import SyncDeferred
+from tocsin.actors.client.sync_groups import SyncGroups
 from tocsin.actors.client.sync_schedules import SyncSchedules
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
@@ -45,6 +46,11 @@ class SyncScheduler(SyncDeadLetters):
     def schedules(self) -> SyncSchedules:
         """Return the recurring definitions, whose occurrences become jobs of this instance."""
         return SyncSchedules(self._blocking, self.name)
+
+    @property
+    def groups(self) -> SyncGroups:
+        """Return the groups of this instance: jobs that are counted together, and what follows when all have ended."""
+        return SyncGroups(self._blocking, self.name)
 
     @property
     def clock(self) -> SyncClock:
@@ -91,6 +97,7 @@ class SyncScheduler(SyncDeadLetters):
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         `throttle`: from when it is due, no further job of its `id` is accepted for so long (ThrottledError); with
         `on_throttle="merge"` further calls become one job, with the args of the newest, when that is over.
+        `group`: the name of a group in which it counts, or a `Group` that is made with its first job.
         """
         return self._call(lambda it: it.run_at(at, path, args, workflow=workflow, **options))
 

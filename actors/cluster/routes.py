@@ -17,6 +17,7 @@ _OF_HOST: Final = frozenset({"host.instances", "host.run_due", "host.accepted"})
 
 FROM_STORE: Final = frozenset({
     "reads.get", "reads.list", "reads.dead", "reads.history", "reads.pool", "reads.redrive", "reads.dead_groups",
+    "reads.group", "reads.groups", "reads.members",
     "reads.audit", "queues.pending", "schedules.get", "schedules.list", "schedules.occurrences", "schedules.preview",
     "schedules.backfills",
     "jobs.first_answer", "transfer.state",
@@ -30,7 +31,8 @@ BY_MAIL: Final = frozenset({
     "jobs.submit", "jobs.submit_many", "jobs.submit_once",
     "changes.cancel", "changes.cancel_all", "changes.reschedule", "changes.complete", "changes.extend",
     "changes.dead_retry", "changes.dead_cancel", "changes.dead_retry_all", "changes.dead_cancel_all", "changes.undo",
-    "changes.redrive_stop", "changes.set_pool", "changes.delete_pool", "changes.free_slot", "changes.set_instance",
+    "changes.redrive_stop", "changes.set_pool", "changes.delete_pool", "changes.free_slot",
+    "changes.open_group", "changes.seal_group", "changes.cancel_group", "changes.set_instance",
     "changes.remove",
     "changes.set_clock", "changes.advance_clock", "changes.freeze_clock", "queues.give_back",
     "schedules.put", "schedules.register", "schedules.pause", "schedules.resume", "schedules.delete",

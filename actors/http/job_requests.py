@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from tocsin.actors.http.body import reading_args
 from tocsin.actors.http.wire import whole
-from tocsin.actors.http.wire_jobs import FollowingRequest, OptionsRequest, ScheduleRequest
+from tocsin.actors.http.wire_jobs import FollowingRequest, GroupRequest, OptionsRequest, ScheduleRequest
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model.followers import Follower
+from tocsin.actors.scheduler.model.groups import new_group as checked_group
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.validation import naming
 from tocsin.dispatch.trace_context import Trace
@@ -28,6 +30,9 @@ def new_job(
     trace = None if request.traceparent is None and request.tracestate is None else request.trace
     if request.then or request.on_dead:
         options |= following(checks, request)
+    if isinstance(request.group, GroupRequest):
+        with naming("group"):
+            options["group"] = new_group(checks, request.group, initiator)
     with reading_args():
         return checks.wire_job(
             function_path=request.function_path,
@@ -42,7 +47,13 @@ def new_job(
         )
 
 
-def following(checks: JobChecks, request: OptionsRequest) -> dict[str, list[Follower] | None]:
+def new_group(checks: JobChecks, request: GroupRequest, initiator: tuple[str, str] = ("", "")) -> NewGroup:
+    """Check a group, with all that follow it."""
+    then, on_dead = followers(checks, request.then, "then"), followers(checks, request.on_dead, "onDead")
+    return checked_group(request.name, then or (), on_dead or (), whole(request.size), initiator)
+
+
+def following(checks: JobChecks, request: OptionsRequest | GroupRequest) -> dict[str, list[Follower] | None]:
     """Check what follows a job, done or dead, as options; None where nothing does."""
     return {
         "then": followers(checks, request.then, "then"),

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from tocsin.actors.http import (
     job_records,
@@ -21,6 +17,7 @@ from tocsin.actors.http import (
 from tocsin.actors.http import operations_audit as audits
 from tocsin.actors.http import operations_changing as changing
 from tocsin.actors.http import operations_clock as clock
+from tocsin.actors.http import operations_groups as groups
 from tocsin.actors.http import operations_operating as operating
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_reading as reading
@@ -29,58 +26,25 @@ from tocsin.actors.http import operations_scheduling as scheduling
 from tocsin.actors.http import operations_workers as workers
 from tocsin.actors.http import parameters as takes
 from tocsin.actors.http import response_models as replies
-from tocsin.actors.http.request import Call
+from tocsin.actors.http.operation import ADMIN as ADMIN
+from tocsin.actors.http.operation import BY_LEASE as BY_LEASE
+from tocsin.actors.http.operation import OPERATE as OPERATE
+from tocsin.actors.http.operation import READ as READ
+from tocsin.actors.http.operation import SCHEDULE as SCHEDULE
+from tocsin.actors.http.operation import WORK as WORK
+from tocsin.actors.http.operation import About as About
+from tocsin.actors.http.operation import Operation as Operation
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import schedule_records as recurring_records
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
 from tocsin.actors.scheduler.model.backfill_records import Backfill
 from tocsin.actors.scheduler.model.feed_frames import Change
 from tocsin.actors.scheduler.model.freed import Freed
+from tocsin.actors.scheduler.model.group_records import GroupPage, GroupRecord
 from tocsin.dispatch.pulled import Settlement
 
-READ: Final = frozenset({"read"})
-SCHEDULE: Final = frozenset({"schedule"})
-OPERATE: Final = frozenset({"operate"})
-WORK: Final = frozenset({"work"})
-ADMIN: Final = frozenset({"admin"})
-BY_LEASE: Final[frozenset[str]] = frozenset()
-"""No token is asked for: the lease in the body, which nobody can guess, is leave enough."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """The description of a route in the OpenAPI document. `errors` are those that others of its kind have not."""
-
-    name: str
-    group: str
-    said: str
-    answer: type[msgspec.Struct] | None
-    """None: a text."""
-    request: type[msgspec.Struct] | None = None
-    query: tuple[takes.Parameter, ...] = ()
-    errors: tuple[str, ...] = ()
-    keyed: bool = False
-    """True if it takes an Idempotency-Key."""
-    body_optional: bool = False
-    streams: str = ""
-    """Which of the two is lines of JSON, as an export writes them: `request` or `answer`."""
-    also: tuple[type[msgspec.Struct], ...] = ()
-    """Structs that the others hold as text, to be parsed one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operation(About):
-    """A route. `action` names the Python method it stands for; any one of `scopes` lets a token in."""
-
-    method: str
-    path: str
-    action: str
-    scopes: frozenset[str]
-    run: Callable[[Call], Awaitable[Any]]
-
-
 _NO_ID: Final = ("INVALID_SCHEDULE_ID",)
-_NEW_JOBS: Final = ("CONFLICT", "IDEMPOTENCY_KEY_REUSED")
+_NEW_JOBS: Final = ("CONFLICT", "NOT_FOUND", "IDEMPOTENCY_KEY_REUSED")
 _BY_LEASE: Final = ("INVALID_SCHEDULE_ID", "STALE_LEASE")
 
 # ---- Jobs ----------------------------------------------------------------------------------------
@@ -351,6 +315,41 @@ _CLOCKS: Final = (
     ),
 )  # fmt: skip
 
+# ---- Groups --------------------------------------------------------------------------------------
+
+_GROUPS: Final = (
+    Operation(
+        "POST", "/groups", "groups.open", SCHEDULE, groups.open_group,
+        name="groups_open", group="groups", said="Make a group, which jobs join by `group`",
+        request=wire_jobs.GroupRequest, answer=GroupRecord, errors=("CONFLICT", "ORIGIN_NOT_CONFIGURED"),
+    ),
+    Operation(
+        "GET", "/groups", "groups.list", READ, groups.groups,
+        name="groups_list", group="groups", said="A page of groups by name, with their counts",
+        query=takes.PAGED, answer=GroupPage,
+    ),
+    Operation(
+        "GET", "/groups/{group}", "groups.get", READ, groups.get,
+        name="groups_get", group="groups", said="One group: how its members ended, and what follows",
+        answer=GroupRecord, errors=("NOT_FOUND",),
+    ),
+    Operation(
+        "GET", "/groups/{group}/members", "groups.members", READ, groups.members,
+        name="groups_members", group="groups", said="A page of its members that live or are dead, by id",
+        query=takes.PAGED, answer=job_records.JobPage,
+    ),
+    Operation(
+        "POST", "/groups/{group}/seal", "groups.seal", SCHEDULE, groups.seal,
+        name="groups_seal", group="groups", said="Let no more jobs join: it is complete when its members have ended",
+        request=wire_jobs.GroupDeedRequest, body_optional=True, answer=GroupRecord, errors=("NOT_FOUND",),
+    ),
+    Operation(
+        "POST", "/groups/{group}/cancel", "groups.cancel", OPERATE, groups.cancel,
+        name="groups_cancel", group="groups", said="Begin to cancel all its members; nothing follows it then",
+        request=wire_jobs.GroupDeedRequest, body_optional=True, answer=GroupRecord, errors=("CONFLICT", "NOT_FOUND"),
+    ),
+)  # fmt: skip
+
 # ---- Queues --------------------------------------------------------------------------------------
 
 _QUEUES: Final = (
@@ -385,4 +384,4 @@ _QUEUES: Final = (
     ),
 )  # fmt: skip
 
-OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_QUEUES, *_CLOCKS, *_OTHERS)
+OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_QUEUES, *_GROUPS, *_CLOCKS, *_OTHERS)

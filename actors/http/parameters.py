@@ -112,6 +112,7 @@ OWNER: Final = Parameter(
     place="path",
 )  # fmt: skip
 
+GROUP: Final = Parameter("group", shapes.NAME, "The group.", needed=True, example="import-7", place="path")
 ACTION: Final = Parameter("action", shapes.TEXT, "Only this one, by the name of its method.", example="set_pool")
 WHO: Final = Parameter("who", shapes.TEXT, "Only by this token or user, or by this way: python, http, dashboard.")
 DONE_SINCE: Final = Parameter("since", shapes.INSTANT, "Only those of this instant (epoch ms) or later.")
@@ -142,5 +143,5 @@ UNSEALED: Final = (
 )
 DELETED: Final = (REVISION, CANCEL_PENDING)
 PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
-BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, BACKFILL, SCHEDULE, QUEUE, OWNER)}
+BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, BACKFILL, SCHEDULE, QUEUE, OWNER, GROUP)}
 """Those that stand in paths, as they stand there."""

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.model import pool_settings, timing
 from tocsin.actors.scheduler.model import validation as limits
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
+from tocsin.actors.scheduler.model.groups import MAX_MEMBERS
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.schedules import definition
 from tocsin.dispatch import failure, rate, retry
@@ -133,6 +134,8 @@ QUEUE_PATH: Final[Schema] = {
     "pattern": rf"^(\*|{limits.NAME.pattern}(,{limits.NAME.pattern}){{0,{limits.QUEUES_MAX - 1}}})$",
 }
 QUEUES: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.QUEUES_MAX}
+GROUP_SIZE: Final = whole((1, MAX_MEMBERS))
+GROUP: Final = {"anyOf": [NAME, {"$ref": "#/components/schemas/GroupRequest"}, {"type": "null"}]}
 THEN: Final[Schema] = {
     "type": "array",
     "items": {"$ref": "#/components/schemas/FollowingRequest"},

@@ -125,11 +125,15 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
         yield self.target
         for one in (*(self.then or ()), *(self.on_dead or ())):
             yield from one.targets()
+        if isinstance(group := getattr(self, "group", None), GroupRequest):
+            yield from group.targets()
 
     def check_instance(self, addressed: str) -> None:
         super().check_instance(addressed)
         if self.then or self.on_dead:
             check_following(self.then, self.on_dead, addressed)
+        if isinstance(group := getattr(self, "group", None), GroupRequest):
+            group.check_instance(addressed)
 
     def options(self) -> dict[str, Any]:
         """Return all members but those that are `no_options`, by their names inside, for the checks."""
@@ -175,6 +179,40 @@ class FollowingRequest(OptionsRequest, frozen=True, kw_only=True):
     keep_result_ms: Annotated[
         Scalar, shape(shapes.KEEP_RESULT, "For how long GET /result can tell what it came to, ms.")
     ] = None
+    group: Annotated[
+        GroupRequest | Scalar,
+        shape(shapes.GROUP, "The group in which it counts: a name, or what makes the group with its first job."),
+    ] = None
+
+
+class GroupRequest(Request, frozen=True, kw_only=True):
+    """A group, and what is to follow it."""
+
+    name: Annotated[Scalar, shape(shapes.NAME, "The group.", needed=True)] = None
+    size: Annotated[
+        Scalar, shape(shapes.GROUP_SIZE, "It is complete with so many members; left out: when it is sealed.")
+    ] = None
+    then: Annotated[
+        list[FollowingRequest] | None,
+        shape(shapes.THEN, "Jobs that start when all members have ended and none is dead. They are told the counts."),
+    ] = None
+    on_dead: Annotated[
+        list[FollowingRequest] | None,
+        shape(shapes.THEN, "Jobs that start, once, when all members have ended and some are dead."),
+    ] = None
+
+    def targets(self) -> Iterator[str | None]:
+        """Yield the targets of all that follow."""
+        for one in (*(self.then or ()), *(self.on_dead or ())):
+            yield from one.targets()
+
+    def check_instance(self, addressed: str) -> None:
+        super().check_instance(addressed)
+        check_following(self.then, self.on_dead, addressed)
+
+
+class GroupDeedRequest(Request, frozen=True, kw_only=True):
+    """Nothing but the instance: the path names the group."""
 
 
 def check_following(

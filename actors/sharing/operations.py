@@ -87,7 +87,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.REPEATED: """
         jobs.submit_once jobs.first_answer changes.complete changes.extend
         reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive reads.audit
-        reads.clock reads.dead_groups reads.changes reads.activity
+        reads.clock reads.dead_groups reads.group reads.groups reads.members reads.changes reads.activity
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
         schedules.backfills
@@ -98,7 +98,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",
     Again.MAY_BE: """
         changes.cancel changes.cancel_all changes.reschedule changes.dead_cancel changes.redrive_stop changes.set_pool
-        changes.dead_cancel_all changes.undo
+        changes.dead_cancel_all changes.undo changes.open_group changes.seal_group changes.cancel_group
         changes.delete_pool changes.free_slot changes.set_instance changes.remove changes.set_clock changes.freeze_clock
         schedules.put schedules.register schedules.pause schedules.resume schedules.delete
         schedules.backfill_stop

@@ -64,4 +64,19 @@ def _option(name: str, value: Any, place: str) -> Any:
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
             raise InvalidInputError(f"{place}{name} must be a list of jobs, not {type(value).__name__}")
         return [body_of(one, f"{place}{name}[{n}].") for n, one in enumerate(value)]
+    if name == "group" and not isinstance(value, str):
+        return _group(value, place)
     return value
+
+
+def _group(value: Any, place: str) -> dict[str, Any]:
+    """Return the JSON members of a group that a job defines: a `Group`, or a mapping with its parts."""
+    parts = ("name", "then", "on_dead", "size")
+    if not isinstance(value, Mapping) and not all(hasattr(value, name) for name in parts):
+        raise InvalidInputError(f"{place}group must be a name or a Group, not {type(value).__name__}")
+    given = {name: value.get(name) if isinstance(value, Mapping) else getattr(value, name) for name in parts}
+    body = {name: given[name] for name in ("name", "size") if given[name] is not None}
+    for name in ("then", "on_dead"):
+        if given[name]:
+            body[MEMBERS[name]] = _option(name, given[name], f"{place}group.")
+    return body

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tocsin.actors.runtime.actor import Actor as Actor
     from tocsin.actors.runtime.actor import ActorContext as ActorContext
     from tocsin.actors.scheduler.client.deferred import Deferred as Deferred
+    from tocsin.actors.scheduler.client.groups import Groups as Groups
+    from tocsin.actors.scheduler.client.job_checks import Group as Group
     from tocsin.actors.scheduler.client.pools import PoolHandle as PoolHandle
     from tocsin.actors.scheduler.client.scheduler import Job as Job
     from tocsin.actors.scheduler.client.scheduler import Scheduler as Scheduler
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.due_run import LeftBehind as LeftBehind
     from tocsin.actors.scheduler.model.feed_frames import Change as Change
     from tocsin.actors.scheduler.model.feed_frames import ChangedJob as ChangedJob
+    from tocsin.actors.scheduler.model.group_records import GroupPage as GroupPage
+    from tocsin.actors.scheduler.model.group_records import GroupRecord as GroupRecord
     from tocsin.actors.scheduler.model.records import Cancelled as Cancelled
     from tocsin.actors.scheduler.model.records import DeadRetried as DeadRetried
     from tocsin.actors.scheduler.model.records import Firing as Firing
@@ -103,6 +107,8 @@ _NAMES = {
     "actors.outbox.table": "ParkedRow",
     "actors.runtime.actor": "Actor ActorContext",
     "actors.scheduler.client.deferred": "Deferred",
+    "actors.scheduler.client.groups": "Groups",
+    "actors.scheduler.client.job_checks": "Group",
     "actors.scheduler.client.pools": "PoolHandle",
     "actors.scheduler.client.scheduler": "Job Scheduler",
     "actors.scheduler.client.schedules": "Schedules",
@@ -110,6 +116,7 @@ _NAMES = {
     "actors.scheduler.inflight.deaths": "DeadJob",
     "actors.scheduler.model.due_run": "DueRun LeftBehind",
     "actors.scheduler.model.feed_frames": "Change ChangedJob",
+    "actors.scheduler.model.group_records": "GroupPage GroupRecord",
     "actors.scheduler.model.records": "Cancelled DeadRetried Firing Initiator Page Pending "
     "Queue Record ScheduleSlot Scheduled Status",
     "actors.scheduler.model.schedule_records": "CronPreview Occurrence OccurrencePage Registration "

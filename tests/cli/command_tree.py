@@ -51,7 +51,8 @@ CHANGING = frozenset({
     "schedules put", "schedules register", "schedules pause", "schedules resume", "schedules trigger", "schedules rm",
     "schedules backfill",
     "import crontab", "instances pause", "instances resume", "instances set", "instances rm",
-    "pools set", "pools rm", "pools free", "clock new", "clock advance", "clock freeze", "undo",
+    "pools set", "pools rm", "pools free", "groups open", "groups seal", "groups cancel",
+    "clock new", "clock advance", "clock freeze", "undo",
 })  # fmt: skip
 """Those that ask for a change, which a cluster may accept before it has an owner. An import is none."""
 

@@ -64,19 +64,27 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
     "/pool?name=q": ("DELETE", None, {"operate"}),
+    "/groups": ("POST", {"name": "g", "then": [{"functionPath": "p"}]}, {"schedule"}),
+    "/groups?limit=5": ("GET", None, {"read"}),
+    "/groups/g": ("GET", None, {"read"}),
+    "/groups/g/members": ("GET", None, {"read"}),
+    "/groups/g/seal": ("POST", {}, {"schedule"}),
+    "/groups/h/cancel": ("POST", {}, {"operate"}),
     "/pool/free": ("POST", {"id": "a"}, {"operate"}),
     "/instance": ("PUT", {"paused": True}, {"admin"}),
     "?confirm=t": ("DELETE", None, {"admin"}),
 }
 """One good request to the instance `t` for each route; `test_scopes` asks who may make which."""
 BY_LEASE = {"/complete", "/extend"}
-ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"} - {
-    "/schedules/s/backfills/z"
-}
-"""Asked for alone, there is no such schedule."""
+ABSENT = {
+    *(path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"),
+    "/groups/g",
+    "/groups/g/seal",
+} - {"/schedules/s/backfills/z"}
+"""Asked for alone, there is no such schedule, or group."""
 FROZEN = {"/clock/advance", "/clock/freeze"}
 """Asked for alone, there is no such clock."""
-ANSWERED = {"/undo": 404, "/dead/redrives/x": 404, "/result?id=a": 404}
+ANSWERED = {"/undo": 404, "/dead/redrives/x": 404, "/result?id=a": 404, "/groups/h/cancel": 404}
 """What is answered, if not 200."""
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.http.accepting_receiver import AcceptingReceiver, accepted
 from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client
 from tests.http.openapi_document import BROKEN, Documented, operations
+from tests.http.tour_of_groups import group_tour
 from tocsin import errors
 from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
@@ -235,6 +236,7 @@ async def queue_tour(ask: Ask) -> None:
         await ask("GET", "/get", params={"id": child["id"]}, places=[place])
         await ask("POST", "/complete", {"id": child["id"], "lease": child["lease"]}, places=[place])
     await ask("GET", "/result", params={"id": "pulled", "waitMs": 5})
+    await group_tour(ask, JOB)
     await ask("GET", "/history", params={"id": "pulled"})
     await ask("POST", claim, {"max": 0}, queue="q")
     await ask("POST", "/workers", EXAMPLES["announce"].request)

@@ -181,7 +181,9 @@ async def test_every_example_works(name: str) -> None:
             body = {**body, "lease": given["lease"]}
         if name == "undo":
             body = {"actionId": given["actionId"]}
-        names = {"instance": "tenant-a", "name": "daily-report", "queue": "mail", "owner": "app"}
+        names = {
+            "instance": "tenant-a", "name": "daily-report", "queue": "mail", "owner": "app", "group": "import-7",
+        }  # fmt: skip
         url = path.format(redriveId=given.get("redriveId", ""), backfillId=given.get("backfillId", ""), **names)
         answer = await http_client.client.request(method, url, params=query, json=body)
         assert answer.status_code == 200, answer.text
@@ -237,6 +239,8 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
     elif name == "schedules_register":
         sweep = {"name": "sweep", "functionPath": "sweep:run", "everyMs": 60_000}
         await http_client.client.put("/owners/app/schedules", json={"schedules": [sweep]})
+    elif name.startswith("groups_") and name != "groups_open":
+        await http_client.post("/groups", EXAMPLES["groups_open"].request)
     elif name.startswith("schedules_") and name not in ("schedules_put", "schedules_preview"):
         return await stand_scheduled(http_client, name)
     elif name in ("complete", "extend"):

@@ -30,6 +30,7 @@ DID: Final[Mapping[str, str]] = {
     "set_pool": "set a pool",
     "delete_pool": "forgot a pool",
     "free_slot": "freed a slot",
+    "groups.cancel": "cancelled a group",
     "pause": "set the instance",
     "clock.create": "made a test clock",
     "clock.advance": "advanced the test clock",

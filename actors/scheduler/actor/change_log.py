@@ -127,6 +127,12 @@ def _operated(event: object) -> str | None:
             return f"pool {name}: {_of_pool(settings)}"
         case events.DeletePool(name):
             return f"pool {name}: deleted"
+        case events.OpenGroup(group):
+            return f"group {group.name}: opened"
+        case events.SealGroup(name):
+            return f"group {name}: sealed"
+        case events.StopGroup(name):
+            return f"group {name}: its members are being cancelled"
         case events.FreeSlot(job_id):
             return f"job {job_id}: its slot was freed"
         case events.StartRedrive(redrive_id, row, _):

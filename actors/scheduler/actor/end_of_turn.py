@@ -20,7 +20,7 @@ from tocsin.actors.scheduler.state.job_queues import Outlook
 from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim, claim_suspects
-from tocsin.actors.scheduler.transitions.following import follow_deaths
+from tocsin.actors.scheduler.transitions.groups import follow
 from tocsin.actors.scheduler.transitions.line_up import is_to_line_up, line_up
 
 FULL_RETRY_MS = 1_000
@@ -55,8 +55,8 @@ class EndOfTurn:
             check_clock(turn)
         if seen.ended:
             await apply_ends(turn)
-        if state.following:
-            await follow_deaths(turn)
+        if state.following or state.groups is not None:
+            await follow(turn)
         full = self._full()
         if state.lines.rotas is not None and not full:
             await line_up(turn)
@@ -78,9 +78,10 @@ class EndOfTurn:
             more_to_pull = await self._serve(turn, given, full, in_order=False)
         if seen.ended:  # jobs that had expired when they were to be claimed
             await apply_ends(turn)
-        if state.following:  # of jobs that were found damaged when they were to be claimed
-            await follow_deaths(turn)
-            more_to_pull = True
+        if state.following or state.groups is not None:  # jobs were damaged, or had expired, when they were claimed
+            more_to_pull = await follow(turn) or more_to_pull
+            if state.groups is not None:
+                state.groups.end_turn()
         await state.close()
         if state.to_tell:
             ended, state.to_tell = state.to_tell, []
@@ -112,6 +113,8 @@ class EndOfTurn:
     async def run_first(self, turn: Turn) -> None:
         """End the activation: start nothing, but let the alarm ring for what the next turn might start."""
         await apply_ends(turn)
+        if turn.state.groups is not None:
+            await follow(turn)
         more_to_pull = any_to_give(turn, self._claims)
         await turn.state.close()  # the event that follows may find that it has nothing to do
         if self._inflight.feed is not None:

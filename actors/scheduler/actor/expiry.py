@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT, audit_day
+from tocsin.actors.scheduler.model.groups import GROUP, STOP
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.later_rows import LATER, THROTTLE
 from tocsin.actors.scheduler.model.rows import (
@@ -24,9 +25,11 @@ from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_to_letter, apply_to_waiting
 from tocsin.actors.scheduler.transitions.following import FOLLOW, follow_later
+from tocsin.actors.scheduler.transitions.groups import look_again
 from tocsin.actors.scheduler.transitions.job import Drop, Expire
 from tocsin.actors.scheduler.transitions.put_off import end_periods, ring_later
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
+from tocsin.actors.scheduler.transitions.stopping import go_on_stopping
 from tocsin.actors.scheduler.transitions.undo import go_on
 from tocsin.storage.api import Row, after
 
@@ -227,6 +230,7 @@ TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
     AUDIT: _forget_audit,
     EXPIRE: _expire,
     FOLLOW: follow_later,
+    GROUP: look_again,
     HISTORY: _forget_history,
     IDEM: _forget_answers,
     RESULT: _forget_results,
@@ -235,4 +239,5 @@ TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
     REDRIVE: drive,
     LATER: ring_later,
     THROTTLE: end_periods,
+    STOP: go_on_stopping,
 }

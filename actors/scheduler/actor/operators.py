@@ -6,7 +6,7 @@ from __future__ import annotations
 from tocsin.actors.runtime.events import answer
 from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import audit, clock, events, pools, redrive, undo
+from tocsin.actors.scheduler.transitions import audit, clock, events, groups, pools, redrive, stopping, undo
 from tocsin.actors.scheduler.transitions.discard import discard_many
 from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead
 from tocsin.errors import ConflictError, TocsinError
@@ -24,6 +24,9 @@ Operated = (
     | events.StopRedrive
     | events.SetPool
     | events.DeletePool
+    | events.OpenGroup
+    | events.SealGroup
+    | events.StopGroup
     | events.SetInstance
 )
 OperatedClock = events.SetClock | events.AdvanceClock | events.FreezeClock
@@ -64,6 +67,12 @@ async def operate(turn: Turn, event: Operated) -> object:
             stopped = await redrive.stop(turn, redrive_id)
             audit.note(turn, by, "redrive_stop", redrive_id, changed=stopped)
             return answer(event, stopped)
+        case events.OpenGroup(new):
+            return answer(event, await groups.open_group(turn, new))
+        case events.SealGroup(name):
+            return answer(event, await groups.seal(turn, name))
+        case events.StopGroup(name, by):
+            return answer(event, await stopping.stop(turn, name, by))
         case _:
             return await _operate_limits(turn, event)
 

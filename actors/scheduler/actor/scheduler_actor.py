@@ -206,6 +206,9 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 | events.StopRedrive()
                 | events.SetPool()
                 | events.DeletePool()
+                | events.OpenGroup()
+                | events.SealGroup()
+                | events.StopGroup()
                 | events.SetInstance()
             ):
                 answered = await operate(turn, event)

@@ -13,8 +13,11 @@ from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.clock import ClockRow, state_of
 from tocsin.actors.scheduler.model.freed import Freed
+from tocsin.actors.scheduler.model.group_records import GroupRecord, record_of
+from tocsin.actors.scheduler.model.groups import GroupRow
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
-from tocsin.actors.scheduler.queries import instances
+from tocsin.actors.scheduler.queries import groups, instances
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions.job import Completion
@@ -129,6 +132,29 @@ class LocalChanges(LocalBulk):
         if isinstance(deleted, ConflictError):
             raise deleted
         return deleted
+
+    async def open_group(self, group: NewGroup) -> GroupRecord:
+        """Make a group. The same again changes nothing; another of its name is a ConflictError."""
+        self._instance.store()
+        made: GroupRow | ConflictError = await self._instance.call(events.OpenGroup(group))
+        return await self._of_group(group.name, made)
+
+    async def seal_group(self, name: str) -> GroupRecord:
+        """Let no more jobs join it. NotFoundError."""
+        name = arguments.plain_name(name, "name")
+        nothing: GroupRow | NotFoundError | ConflictError = NotFoundError(f"there is no group {name!r}", group=name)
+        return await self._of_group(name, await self._instance.change(events.SealGroup(name), nothing))
+
+    async def cancel_group(self, name: str) -> GroupRecord:
+        """Begin to cancel its members. NotFoundError; ConflictError if it is complete."""
+        name = arguments.plain_name(name, "name")
+        nothing: GroupRow | NotFoundError | ConflictError = NotFoundError(f"there is no group {name!r}", group=name)
+        return await self._of_group(name, await self._instance.change(events.StopGroup(name, self._who), nothing))
+
+    async def _of_group(self, name: str, answered: GroupRow | NotFoundError | ConflictError) -> GroupRecord:
+        if not isinstance(answered, GroupRow):
+            raise answered
+        return await groups.get(self._instance.view(), name) or record_of(name, answered, None)
 
     async def free_slot(self, id: str) -> Freed:
         """End the lease of an accepted or unknown attempt now. ConflictError while an attempt runs."""

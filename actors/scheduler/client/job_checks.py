@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.followers import Follower
+from tocsin.actors.scheduler.model.groups import new_group
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.schedules.change import NewSchedule
@@ -29,7 +31,7 @@ from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinErr
 
 ASKED: Final = frozenset({*MEMBERS, *LOCAL})
 """Options as Python callers name them."""
-_CONVERTED: Final = frozenset({"keep_result", "max_wait", "throttle", "then", "on_dead"})
+_CONVERTED: Final = frozenset({"keep_result", "max_wait", "throttle", "then", "on_dead", "group"})
 """Those that have another shape inside."""
 
 
@@ -50,11 +52,23 @@ class Job(_Called, frozen=True, kw_only=True):
     debounce: timedelta | float | str | None = None
 
 
+class Group(msgspec.Struct, frozen=True):
+    """A group that is made with the first job that names it, for the option `group`: `then` are the jobs that start
+    when all its members have ended and none is dead, `on_dead` those that start, once, if some are. It is complete with
+    `size` members, or when it is sealed."""
+
+    name: str
+    then: Sequence[Job] = ()
+    on_dead: Sequence[Job] = ()
+    size: int | None = None
+
+
 class JobOptions(OneJobOptions, total=False):
     """Options of a job; as for `Scheduler.run_at`."""
 
     then: Sequence[Job] | None
     on_dead: Sequence[Job] | None
+    group: str | Group | None
 
 
 class OccurrenceOptions(SharedOptions, total=False):
@@ -307,7 +321,20 @@ class JobChecks:
         for name in ("max_wait", "throttle"):
             if (given_one := options.pop(name, None)) is not None:
                 options[f"{name}_ms"] = arguments.duration_ms(given_one, name)
+        if isinstance(group := options.get("group"), Group):
+            with arguments.naming("group"):
+                options["group"] = self.group(group.name, group.then, group.on_dead, group.size)
+        if isinstance(group := options.get("group"), Group):
+            with arguments.naming("group"):
+                options["group"] = self.group(group.name, group.then, group.on_dead, group.size)
         return self.with_followers(options)
+
+    def group(
+        self, name: str, then: object = (), on_dead: object = (), size: int | None = None, initiator: str | None = None
+    ) -> NewGroup:
+        """Check a group as it is written down."""
+        asked = ("", "" if initiator is None else arguments.target(initiator, "initiator"))
+        return new_group(name, self.followers(then or ()), self.followers(on_dead or (), "on_dead"), size, asked)
 
     def with_followers(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return options with `then` and `on_dead` as they are stored."""

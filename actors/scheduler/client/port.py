@@ -21,7 +21,9 @@ from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.freed import Freed
+from tocsin.actors.scheduler.model.group_records import GroupPage, GroupRecord
 from tocsin.actors.scheduler.model.moving import ImportRow, TransferState
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.rows import InstanceRow
@@ -148,6 +150,18 @@ class ChangesPort(Protocol):
         """Forget what was set of a pool. ConflictError while a job names it."""
         ...
 
+    async def open_group(self, group: NewGroup) -> GroupRecord:
+        """Make a group. The same again changes nothing; another of its name is a ConflictError."""
+        ...
+
+    async def seal_group(self, name: str) -> GroupRecord:
+        """Let no more jobs join it. NotFoundError."""
+        ...
+
+    async def cancel_group(self, name: str) -> GroupRecord:
+        """Begin to cancel its members. NotFoundError; ConflictError if it is complete."""
+        ...
+
     async def free_slot(self, id: str) -> Freed:
         """End the lease of an accepted or unknown attempt now. ConflictError while an attempt runs."""
         ...
@@ -244,6 +258,18 @@ class ReadsPort(Protocol):
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""
+        ...
+
+    async def group(self, name: str) -> GroupRecord | None:
+        """Return a group; None if there is none of that name."""
+        ...
+
+    async def groups(self, *, cursor: str | None, limit: int) -> GroupPage:
+        """Return a page of groups by name."""
+        ...
+
+    async def members(self, name: str, *, cursor: str | None, limit: int) -> records.Page:
+        """Return a page of the members of a group that live or are dead, by id."""
         ...
 
     async def dead_groups(self) -> DeadGroups:

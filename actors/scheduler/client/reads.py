@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES, Activity
 from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
+from tocsin.actors.scheduler.model.group_records import GroupPage, GroupRecord
 from tocsin.actors.scheduler.model.health import level
 from tocsin.actors.scheduler.model.lost import lost
 from tocsin.actors.scheduler.model.moving import moved_to, moving_to
@@ -32,6 +33,7 @@ from tocsin.actors.scheduler.model.records import (
 from tocsin.actors.scheduler.queries import audit as audits
 from tocsin.actors.scheduler.queries import clocks as clock_reads
 from tocsin.actors.scheduler.queries import dead_groups, listing, why
+from tocsin.actors.scheduler.queries import groups as group_reads
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
@@ -179,6 +181,20 @@ class LocalReads:
         """Return a pool and its holders."""
         here = self._instance
         return await query.pool(here.view(), arguments.plain_name(name, "name"), here.now_ms())
+
+    async def group(self, name: str) -> GroupRecord | None:
+        """Return a group; None if there is none of that name."""
+        return await group_reads.get(self._instance.view(), arguments.plain_name(name, "name"))
+
+    async def groups(self, *, cursor: str | None, limit: int) -> GroupPage:
+        """Return a page of groups by name."""
+        here = self._instance
+        return await group_reads.page(here.view(), here.name, page_limit(limit), cursor)
+
+    async def members(self, name: str, *, cursor: str | None, limit: int) -> Page:
+        """Return a page of the members of a group that live or are dead, by id."""
+        here, name = self._instance, arguments.plain_name(name, "name")
+        return await group_reads.members(here.view(), here.name, name, page_limit(limit), cursor, here.now_ms())
 
     async def dead_groups(self) -> DeadGroups:
         """Return the dead letters by reason and path."""

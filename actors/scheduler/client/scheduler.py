@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from tocsin.actors.scheduler.client.clock import Clock
 from tocsin.actors.scheduler.client.dead_letters import DeadLetters
 from tocsin.actors.scheduler.client.deferred import Deferred
+from tocsin.actors.scheduler.client.groups import Groups
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -44,6 +45,11 @@ class Scheduler(DeadLetters, SchedulerReads):
         super().__init__(port)
         self._checks = port.checks
         self.name = port.name
+
+    @property
+    def groups(self) -> Groups:
+        """Return the groups of this instance: jobs that are counted together, and what follows when all have ended."""
+        return Groups(self._port)
 
     @property
     def schedules(self) -> Schedules:
@@ -87,6 +93,7 @@ class Scheduler(DeadLetters, SchedulerReads):
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         `throttle`: from when it is due, no further job of its `id` is accepted for so long (ThrottledError); with
         `on_throttle="merge"` further calls become one job, with the args of the newest, when that is over.
+        `group`: the name of a group in which it counts, or a `Group` that is made with its first job.
         """
         due, now, raw_args = arguments.instant_ms(at, "at"), self._checks.now_ms(), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)

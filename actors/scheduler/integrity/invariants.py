@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.integrity.findings import Findings, shown
 from tocsin.actors.scheduler.integrity.invariants_of_acts import check_acts
 from tocsin.actors.scheduler.integrity.invariants_of_calls import TIMERS as CALL_TIMERS
 from tocsin.actors.scheduler.integrity.invariants_of_calls import check_calls
+from tocsin.actors.scheduler.integrity.invariants_of_groups import check_groups
 from tocsin.actors.scheduler.integrity.invariants_of_jobs import Look, place_of
 from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
@@ -23,6 +24,7 @@ from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
 from tocsin.actors.scheduler.model import counters, rows
 from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT
+from tocsin.actors.scheduler.model.groups import GROUP, STOP
 from tocsin.actors.scheduler.model.line_names import queue_in, shard_in
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.rate_rows import opens_at
@@ -36,7 +38,7 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
-OF_JOBS = (EXPIRE, RETIRE, HISTORY, IDEM, RESULT, FOLLOW, *CALL_TIMERS)
+OF_JOBS = (EXPIRE, RETIRE, HISTORY, IDEM, RESULT, FOLLOW, GROUP, STOP, *CALL_TIMERS)
 KNOWN_TIMERS = (AUDIT, UNDO, REDRIVE, RECHECK, *OF_JOBS, *RECURRING_TIMERS)
 CLOCK_MS: Final = 2_000
 """By so much a clock may have been set since the row of a rate was written, without being written anew."""
@@ -67,6 +69,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await _parked(look)
     await _args(look)
     await check_calls(look)
+    await check_groups(look)
     await _paths(look)
     await check_labels(look)
     first_timer = await _timers(look)

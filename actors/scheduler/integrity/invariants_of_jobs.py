@@ -40,6 +40,7 @@ from tocsin.actors.scheduler.model.rows import (
     parked_key,
     timer_key,
 )
+from tocsin.actors.scheduler.state.groups import uid_of
 from tocsin.actors.scheduler.state.in_memory_view import InMemoryView
 from tocsin.actors.scheduler.state.labels import META_LABELS, SINCE_LAYOUT, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
@@ -80,6 +81,8 @@ class Look:
     """By family, or kind of timer: the number of rows found in their place. If the store has more, some are stray."""
     letters: int = 0
     paths: Counter[bytes] = field(default_factory=Counter)
+    grouped: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    """By the uid of their group: how many live, and how many are dead."""
     """By key: the number of live jobs of each function path, chained ones included."""
     missing: dict[str, bytes] = field(default_factory=dict)
     """By id: the place in line that a job should have and lacks."""
@@ -211,6 +214,7 @@ class Look:
     async def _judge(self, jobs: Sequence[JobRow], at: dict[str, AtRow], dead: dict[str, DeadRow]) -> None:
         self.found.jobs += len(jobs)
         self.paths.update(key for job in jobs if job.id not in dead for key in keys_of(job))
+        self.grouped.update((uid_of(job), job.id in dead) for job in jobs if job.extras is not None)
         ids = {job.id for job in jobs}
         for job_id in at.keys() - ids:
             self.found.add("NO_JOB", job_id, f"at/{job_id} is there, but that job is not")

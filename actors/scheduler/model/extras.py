@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from tocsin.actors.scheduler.model.flow_rows import JobExtras
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.origin import ORIGIN_NAME, RESERVED, URL
@@ -13,6 +15,8 @@ from tocsin.dispatch.rate import Rate, Stored
 from tocsin.dispatch.url_list import check_job_url
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError
+
+GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 def extras_of(given: Mapping[str, Any]) -> JobExtras | None:
@@ -58,9 +62,25 @@ def _url(given: Mapping[str, Any]) -> str:
     return check_job_url(given["url"], word("url"))
 
 
+def _group(given: Mapping[str, Any]) -> str:
+    value = given["group"]
+    if isinstance(value, NewGroup):
+        return value.name
+    if not isinstance(value, str) or not GROUP_NAME.fullmatch(value):
+        raise InvalidInputError(f"{word('group')} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {show(value)}")
+    return str(value)
+
+
+def new_group_in(given: Mapping[str, Any]) -> NewGroup | None:
+    """Return the group that a job defines, if it does."""
+    group = given.get("group")
+    return group if isinstance(group, NewGroup) else None
+
+
 EXTRAS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "origin": _origin,
     "rate": _rate,
     "url": _url,
+    "group": _group,
 }
 """The check of each option, by its name; it returns the member of that name."""

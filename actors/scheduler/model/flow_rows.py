@@ -29,6 +29,8 @@ class JobExtras(Row, frozen=True, array_like=True, tag=1):
     """When it was asked for first, and until when it can be put off, epoch ms (None: without end)."""
     parent_is: str = ""
     """The kind of its parent: a job that succeeded (""), one that died (`dead`), or a `group`."""
+    group_uid: str = ""
+    """The uid of its group; "": whichever has the name."""
 
 
 class PoolFlow(Row, frozen=True, array_like=True, tag=1):

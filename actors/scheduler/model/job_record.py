@@ -70,6 +70,7 @@ class Found:
             schedule=_schedule(job),
             keep_result_ms=job.keep_result_ms,
             parent=job.parent,
+            group=None if job.extras is None else job.extras.group,
             **_following_members(job, self.args),
             put_off=self._put_off(at),
             **_dead_members(self.dead),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.rows import JobRow
 
 
@@ -32,6 +33,9 @@ class NewJob(msgspec.Struct, frozen=True):
     def folds(self) -> bool:
         """Return whether it takes the place of an earlier call of its id that has not run."""
         return self.debounce is not None or (self.throttle is not None and self.throttle[1])
+
+    group: NewGroup | None = None
+    """The group that it makes, if there is none of that name."""
 
     @property
     def size(self) -> int:

@@ -121,6 +121,7 @@ class Record(_Standing, frozen=True, kw_only=True, rename=raw_member, omit_defau
     then: Sequence[Following] = ()
     on_dead: Sequence[Following] = ()
     put_off: PutOff | None = None
+    group: str | None = None
 
     @property
     def args(self) -> Any:

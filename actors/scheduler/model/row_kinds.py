@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.backfill_rows import BackfillRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.groups import GroupJobsRow, GroupRow
 from tocsin.actors.scheduler.model.later_rows import LaterRow, ThrottleRow
 from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
 from tocsin.actors.scheduler.model.rate_rows import RateRow
@@ -34,6 +35,8 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"dead": (NAME, rows.DeadRow),
     b"deadlabel": (NAME + "/" + MS + "/" + NAME, rows.ParkedRow),
     b"paths": (r"(?s)(.+)", None),
+    b"group": (NAME, GroupRow),
+    b"groupjobs": (NAME, GroupJobsRow),
     b"hist": (DAY + "/" + NAME + "/" + NAME + "/" + NAME, rows.HistRow),
     b"idem": (DAY + "/" + NAME, rows.IdemRow),
     b"job": (NAME, rows.JobRow),
@@ -43,6 +46,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"lease": (NAME + "/" + NAME, rows.LeaseRow),
     b"line": (ANY + "/" + ANY + "/([0-9]{2})/" + MS + "/" + NAME, None),
     b"lines": (ANY + "/" + ANY, rows.LinesRow),
+    b"member": (NAME + "/" + NAME, None),
     b"parked": (MS + "/" + NAME, rows.ParkedRow),
     b"pool": (NAME, rows.PoolRow),
     b"rate": (NAME, RateRow),

@@ -44,6 +44,8 @@ def timed(new: NewJob, given: Mapping[str, Any]) -> NewJob:
             raise InvalidInputError(
                 f"{what} replaces the job of its id: {word('on_conflict')} must be replace, or left out, not {conflict}"
             )
+        if "group" in given:
+            raise InvalidInputError(f"group cannot be given with {asked}: a call that is put off may never run")
         new = replace(new, on_conflict="replace")
     if debounce is not None:
         return replace(new, debounce=(debounce, most))

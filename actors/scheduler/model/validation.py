@@ -11,7 +11,7 @@ import msgspec
 
 from tocsin.actors.scheduler.model.crockford import Minting as Minting
 from tocsin.actors.scheduler.model.crockford import mint_id as mint_id
-from tocsin.actors.scheduler.model.extras import EXTRAS, extras_of
+from tocsin.actors.scheduler.model.extras import EXTRAS, extras_of, new_group_in
 from tocsin.actors.scheduler.model.followers import Follower, check_then, extras_before, with_blob
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, JobRow
@@ -263,10 +263,12 @@ def new_job(
         limit = f"must be after the due instant ({scheduled_for})"
         raise InvalidInputError(f"{word('expires_at')} {limit}, not {job.expires_at}: the job would never run")
     if fits and not then and not on_dead:
-        new = NewJob(job, (), chosen, conflict, relative)  # as most are
+        new = NewJob(job, (), chosen, conflict, relative, group=new_group_in(given))  # as most are
     else:
         whole = with_blob(job, args, check_then(then or (), on_dead or ()), on_dead=tuple(on_dead or ()))
-        new = msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict, relative=relative)
+        new = msgspec.structs.replace(
+            whole, chosen=chosen, on_conflict=conflict, relative=relative, group=new_group_in(given)
+        )
     return new if given.keys().isdisjoint(TIMING) else timed(new, given)
 
 
@@ -308,6 +310,8 @@ def follower(
     for name, why in (("id", "ids of a chain are made here"), *needs_id):
         if name in given:
             raise InvalidInputError(f"{word(name)} cannot be given in then: {why}")
+    if new_group_in(given) is not None:
+        raise InvalidInputError("group cannot be defined in then: open it first, and name it here")
     on_dead = tuple(given.pop("on_dead", ()))
     followers = check_then(given.pop("then", ()), on_dead)
     new = new_job(

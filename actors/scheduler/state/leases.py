@@ -12,6 +12,7 @@ from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.model.counters import Counters, levels
 from tocsin.actors.scheduler.model.rows import PULLED, LeaseRow, encode, lease_key
 from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_level
+from tocsin.actors.scheduler.state.grouped import Groups
 from tocsin.actors.scheduler.state.held_jobs import HeldJobs
 from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.later import Later
@@ -38,6 +39,8 @@ class Leases:
 
     later: Later | None = None
     """Calls that are kept until the jobs of their ids have run; None for most."""
+    groups: Groups | None = None
+    """The groups that were used lately; only a scheduler that uses some has the attribute."""
 
     def __init__(self, storage: ActorStorage, clocks_differ_ms: int = 0) -> None:
         self.storage = storage

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.model.groups import GroupRow
 from tocsin.actors.scheduler.model.rows import META_RECOUNT, BadRow, JobRow, decode
 from tocsin.storage.api import Row, after, each_row
 
@@ -92,6 +93,11 @@ class Paths:
         that the next activation counts again if the process ends before."""
         self.changes.clear()
         self._known.clear()
+        async for key, value in self._rows(b"group/"):
+            try:
+                counts.update(path_key(target) for target in decode(GroupRow, key, value).pending())
+            except BadRow:
+                continue  # it is set aside when somebody needs it; what was to follow is lost
         wrong: dict[bytes, int] = dict(counts)
         async for key, value in self._rows(PATHS):
             if value == b"%d" % wrong.get(key, 0):

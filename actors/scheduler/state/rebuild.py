@@ -46,6 +46,7 @@ from tocsin.actors.scheduler.model.rows import (
     lines_key,
 )
 from tocsin.actors.scheduler.state.fronts import Fronts
+from tocsin.actors.scheduler.state.groups import recount
 from tocsin.actors.scheduler.state.keeping import load_later
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
@@ -111,6 +112,7 @@ async def _read_memory(state: SchedulerState) -> None:
         if (names := _names(state, key, 3, value)) and (row := state.read(LinesRow, key, value)) is not None:
             state.lines.load(names, row)
     if not state.damaged and (layout == 1 or META_RECOUNT in meta):
+        await recount(state)
         await state.paths.count_anew()
         await state.labels.drop_strays()
     await state.look_at_timers()
@@ -192,6 +194,7 @@ async def rebuild(state: SchedulerState) -> Rebuilt:
         if job_id not in found.waiting and job_id not in moved and not _is_held(state, found, job_id):
             state.enter_line(job, at.get(job_id, AtRow(job.scheduled_for)))
     balance.settle(state.counters)
+    await recount(state)
     state.fronts = Fronts()  # these jobs were read without their args
     return found
 

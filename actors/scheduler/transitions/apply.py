@@ -6,7 +6,7 @@ it in the next one; `job` decides which. A test holds that nothing else calls th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ from tocsin.actors.scheduler.model.rows import (
     result_key,
 )
 from tocsin.actors.scheduler.state.fronts import Known
+from tocsin.actors.scheduler.state.groups import list_member, note_member, unlist_member
 from tocsin.actors.scheduler.state.keeping import run_ended
 from tocsin.actors.scheduler.state.ready_heap import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
@@ -60,6 +61,9 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> Known:
     at = state.add_job(job, new.rest_of_args, AtRow(start_at))
     if job.max_concurrency is not None or job.extras is not None:
         _set_pool(turn, job)
+    if job.extras is not None:
+        list_member(state, job)
+        note_member(state, job, members=1, open=1)
     if turn.changes is not None:
         turn.changes.append((job, ACCEPTED, 0))
     return Known(job, at)
@@ -149,6 +153,7 @@ def apply_to_letter(turn: Turn, job: JobRow, dead: DeadRow, after: Next) -> None
     """Write what becomes of a dead letter."""
     turn.state.unpark(job, dead)
     if isinstance(after, Requeue):
+        note_member(turn.state, job, dead=-1, open=1)
         turn.state.occurrences.note(job, "retried")
         turn.state.counters.retried += 1
     _become(turn, job, after)
@@ -174,6 +179,8 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
     """Put a job back that was cancelled, where it stood, with the incarnation that it had. Its id must be free."""
     state = turn.state
     state.add_job(job, rest_of_args, at)
+    list_member(state, job)
+    note_member(state, job, cancelled=-1, open=1)
     if job.pool not in state.lines.pools:  # else its cap is that of who came later
         _set_pool(turn, job)
     state.occurrences.note(job, "retried")
@@ -191,6 +198,7 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
 def restore_letter(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], dead: DeadRow) -> None:
     """Put a dead letter back that was cancelled. Its id must be free."""
     turn.state.put_job(job, rest_of_args)
+    list_member(turn.state, job)
     turn.state.counters.accepted += 1  # anew: it is counted as discarded already
     turn.state.put_letter(job, dead)
     turn.state.occurrences.note(job, "restored")
@@ -202,6 +210,7 @@ def park_again(turn: Turn, job: JobRow, at: AtRow, dead: DeadRow) -> None:
     """Make a letter dead again that waits to be retried. Its death was told when it came."""
     turn.state.leave_line(job, at)
     turn.state.park(job, dead, again=True)
+    note_member(turn.state, job, open=-1, dead=1)
     turn.state.occurrences.note(job, "dead")
     if turn.changes is not None:
         turn.changes.append((job, RESTORED, 0))
@@ -224,6 +233,10 @@ def _become(turn: Turn, job: JobRow, after: Next, attempt: int = 0) -> None:
         turn.changes.append((job, after, attempt))
     if state.later is not None and job.id in state.later.kept:
         run_ended(state, job.id, cancelled=isinstance(after, Cancel))
+    if job.extras is not None:
+        note_member(state, job, **_COUNTED.get(type(after), {}))
+        if not isinstance(after, Requeue | Park):
+            unlist_member(state, job)
     match after:
         case Done(result, no_result):
             if job.keep_result_ms is not None:
@@ -259,6 +272,16 @@ def _become(turn: Turn, job: JobRow, after: Next, attempt: int = 0) -> None:
                 state.counters.retired += 1
             else:
                 state.counters.discarded += 1
+
+
+_COUNTED: Final[Mapping[type[Next], Mapping[str, int]]] = {
+    Done: {"open": -1, "done": 1},
+    Park: {"open": -1, "dead": 1},
+    Expire: {"open": -1, "expired": 1},
+    Cancel: {"open": -1, "cancelled": 1},
+    Replace: {"open": -1, "members": -1},
+}
+"""By what becomes of a live member: the counts of its group that change."""
 
 
 def _history(end: End, job: JobRow, at: AtRow, started: int, now: int, due: int, token: str) -> HistRow | None:

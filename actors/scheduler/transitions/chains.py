@@ -12,8 +12,10 @@ import msgspec
 from tocsin.actors.scheduler.model.crockford import mint_id
 from tocsin.actors.scheduler.model.flow_rows import JobExtras
 from tocsin.actors.scheduler.model.followers import Follower, followers_of, with_blob
+from tocsin.actors.scheduler.model.groups import DEAD, OPEN
 from tocsin.actors.scheduler.model.payload import Blob, parts_of
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, BadRow, JobRow, job_key
+from tocsin.actors.scheduler.state.groups import load_groups
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import accept
 
@@ -45,6 +47,7 @@ async def load_followers(
 
 async def with_free_ids(turn: Turn, found: Chains) -> Chains:
     """Mint another id for each follower whose id was taken after the chain was submitted."""
+    found = await _in_groups(turn, found)
     keys = [job_key(one.job.id) for followers in found.values() for one in followers]
     taken = await turn.state.storage.get_many(keys) if keys else {}
     if not taken:
@@ -58,6 +61,30 @@ async def with_free_ids(turn: Turn, found: Chains) -> Chains:
         return msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, id=other))
 
     return {parent: tuple(free(one) for one in followers) for parent, followers in found.items()}
+
+
+async def _in_groups(turn: Turn, found: Chains) -> Chains:
+    """Tell each follower that is to join a group which one that is; leave out one that is there no more."""
+    named = {one.job.extras.group for jobs in found.values() for one in jobs if one.job.extras is not None} - {None}
+    if not named:
+        return found
+    groups = await load_groups(turn.state, sorted(name for name in named if name is not None))
+
+    def placed(one: Follower) -> Follower:
+        extras = one.job.extras
+        if extras is None or extras.group is None:
+            return one
+        row = groups.rows.get(extras.group)
+        if row is None or row.state not in (OPEN, DEAD):
+            log.warning(
+                "there is no open group %r: the job %r that was to join it is in none", extras.group, one.job.id
+            )
+            where = msgspec.structs.replace(extras, group=None)
+        else:
+            where = msgspec.structs.replace(extras, group_uid=row.uid)
+        return msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, extras=where))
+
+    return {parent: tuple(placed(one) for one in jobs) for parent, jobs in found.items()}
 
 
 def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None, parent_is: str = "") -> int:

@@ -13,7 +13,9 @@ from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.freed import Freed
+from tocsin.actors.scheduler.model.groups import GroupRow
 from tocsin.actors.scheduler.model.moving import ImportRow
+from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
@@ -122,6 +124,23 @@ class FreeSlot(Event[Freed | ConflictError], frozen=True):
 
     job_id: str
     by: AskedBy
+
+
+class OpenGroup(Event[GroupRow | ConflictError], frozen=True):
+    """Make a group, or find it made as it is asked for."""
+
+    group: NewGroup
+
+
+class SealGroup(Event[GroupRow | NotFoundError | ConflictError], frozen=True):
+    name: str
+
+
+class StopGroup(Event[GroupRow | NotFoundError | ConflictError], frozen=True):
+    """Begin to cancel the members of a group."""
+
+    name: str
+    by: AskedBy | None = None
 
 
 class SetInstance(Event[InstanceRow], frozen=True):
@@ -248,6 +267,9 @@ OrdinaryEvent = (
     | SetPool
     | DeletePool
     | FreeSlot
+    | OpenGroup
+    | SealGroup
+    | StopGroup
     | SetInstance
     | SetClock
     | AdvanceClock

@@ -19,11 +19,19 @@ from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import accept, accept_plain, apply, apply_to_letter, apply_to_waiting
+from tocsin.actors.scheduler.transitions.groups import join, may_join, read_groups
 from tocsin.actors.scheduler.transitions.put_off import begin_period, bring_now, put_off
-from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError, RequestError, ThrottledError
+from tocsin.errors import (
+    ConflictError,
+    DuplicateScheduleIdError,
+    NotFoundError,
+    QuotaExceededError,
+    RequestError,
+    ThrottledError,
+)
 
 _is_plain: Final = attrgetter("is_plain")
-Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError | ThrottledError
+Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError | ThrottledError | NotFoundError | ConflictError
 
 
 async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
@@ -37,6 +45,8 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
     if not known and _all_plain(turn, jobs):
         accept_plain(turn, jobs)
         return [Scheduled(new.job.id, new.job.scheduled_for, True) for new in jobs]
+    if any(new.job.extras is not None for new in jobs):
+        await read_groups(turn, jobs)
     return [await _submit_one(turn, new, known, dead) for new in jobs]
 
 
@@ -51,6 +61,10 @@ async def _submit_one(turn: Turn, new: NewJob, known: dict[str, Known], dead: se
                 return await _kept_as_letter(turn, new, timed)
             return timed
         new = timed
+    if new.job.extras is not None and (holder is None or new.on_conflict == "replace"):
+        turned_away = may_join(turn, new, None if holder is None else holder.job)
+        if turned_away is not None:
+            return await _kept_as_letter(turn, new, turned_away) if new.parked_as else turned_away
     if holder is not None:
         answer = await _conflict(turn, new, holder, is_dead)
         if answer is not None and new.parked_as and isinstance(answer, DuplicateScheduleIdError):
@@ -59,7 +73,7 @@ async def _submit_one(turn: Turn, new: NewJob, known: dict[str, Known], dead: se
             return answer
     elif (refused := over_quota(turn)) is not None:
         return await _kept_as_letter(turn, new, refused) if new.parked_as else refused
-    accepted = known[new.job.id] = accept(turn, new, new.job.scheduled_for)
+    accepted = known[new.job.id] = accept(turn, join(turn, new), new.job.scheduled_for)
     job = accepted.job
     if new.throttle is not None:
         await begin_period(turn, job, new.throttle[0])
@@ -145,7 +159,8 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
 async def _kept_as_letter(turn: Turn, new: NewJob, refused: RequestError) -> Scheduled:
     """Keep a refused job as a dead letter, so that whoever wrote it down finds it. It is kept once: who has that id is
     this very job."""
-    kept = msgspec.structs.replace(new.job, id=new.parked_as)
+    extras = new.job.extras and msgspec.structs.replace(new.job.extras, group=None)
+    kept = msgspec.structs.replace(new.job, id=new.parked_as, extras=extras)
     due = kept.scheduled_for
     if not await turn.jobs([new.parked_as]):
         accepted = accept(turn, msgspec.structs.replace(new, job=kept), due)
@@ -178,7 +193,7 @@ async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
 
 def _but_size(extras: JobExtras | None) -> JobExtras | None:
     """Return extras without the size of what follows a death: its ids are new each time."""
-    return extras and msgspec.structs.replace(extras, on_dead_size=0)
+    return extras and msgspec.structs.replace(extras, on_dead_size=0, group_uid="")
 
 
 async def cancel(turn: Turn, job_id: str) -> Cancelled:

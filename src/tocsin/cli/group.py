@@ -21,6 +21,7 @@ from tocsin.cli.dead import dead
 from tocsin.cli.demo.command import demo
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.feed import changes
+from tocsin.cli.groups import groups
 from tocsin.cli.importing import importing
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
@@ -118,7 +119,7 @@ COMMANDS = (
     *(serve, run, worker, demo),
     *(schedule, submit, ls, get, result, pending, why, history, changes),
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
-    *(schedules, upcoming, importing),
+    *(schedules, upcoming, importing, groups),
     *(top, status, activity, health, queues, pools, workers, instances, clock, catalog, audit, undo),
     *(simulate, check, backup, export, move, migrate, cluster),
     *(keys, config, completion),

@@ -39,6 +39,7 @@ FLAGS: Final = {"functionPath": "path"}
 @click.option("--max-wait", metavar="DURATION", help="But no later than so long after the first.")
 @click.option("--throttle", metavar="DURATION", help="No further job of its --id for so long.")
 @click.option("--on-throttle", type=click.Choice(ON_THROTTLE), help="Further calls meanwhile (default: refuse).")
+@click.option("--group", metavar="NAME", help="Count it in this group: see tocsin groups.")
 @click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
 @client_command
 def schedule(connection: Connection, /, path: str, **options: Any) -> None:
@@ -89,6 +90,7 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
         "maxWaitMs": optional_duration(options["max_wait"], "--max-wait"),
         "throttleMs": optional_duration(options["throttle"], "--throttle"),
         "onThrottle": options["on_throttle"],
+        "group": options["group"],
     }
     body.update({name: value for name, value in given.items() if value is not None})
     if options["args"] is not None:

@@ -94,6 +94,7 @@ def print_record(record: Mapping[str, Any]) -> None:
         ("keeps result", span(record["keepResultMs"]) if record.get("keepResultMs") else None),
         ("then", "\n".join(then_lines(record.get("then") or ())) or None),
         ("on dead", "\n".join(then_lines(record.get("onDead") or ())) or None),
+        ("group", record.get("group")),
         ("parked", when(record.get("parkedAt"), now)),
         ("reason", record.get("reason")),
         ("last error", _error(error, now)),

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tocsin import Group
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.job_text import new_job, read
 from tocsin.actors.outbox.statements import schema
@@ -109,6 +110,7 @@ def test_every_option_of_a_job_comes_over() -> None:
         "shard_key": "s", "labels": ["a", "b"], "initiator": "ann", "keep_result": "1h",
         "rate": Rate(5, "1m", 2), "throttle": "1m", "on_throttle": "merge",
         "then": [Job(path="a:next", args=AT, after="5m", options={"queue": "q", "then": [Job(workflow="w")]})],
+        "group": Group("g", then=[Job(path="a:next", options={"queue": "q"})], size=2),
         "on_dead": [Job(path="a:gone", options={"queue": "q", "on_dead": [Job(workflow="w")]})],
     }  # fmt: skip
     in_ms = ("keep_result_ms", "max_wait_ms", "throttle_ms")

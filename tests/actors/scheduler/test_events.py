@@ -17,6 +17,7 @@ from tocsin.actors.runtime.events import Call, Event, Ring
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerEvent
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import Act, AuditRow
+from tocsin.actors.scheduler.model.groups import new_group
 from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.new_job import NewJob
@@ -66,6 +67,9 @@ EVENTS: list[Event[Any]] = [
     events.StopRedrive("r"),
     events.SetPool("p", PoolSettings(paused=True, rate=Rate(3, "1m"), weights={"a": 2}), BY),
     events.DeletePool("p"),
+    events.OpenGroup(new_group("g", (), (), 3, ("t", "u"))),
+    events.SealGroup("g"),
+    events.StopGroup("g", BY),
     events.FreeSlot("a", BY),
     events.SetInstance(None, 5_000),
     events.SetClock(1_900_000_000_000),

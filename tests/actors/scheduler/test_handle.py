@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.client.port import ChangesPort, JobsPort, QueuesPor
 from tocsin.errors import InvalidInputError
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-MAKING: Final = {"run_at", "run_after", "submit_many", "deferred", "task"}
+MAKING: Final = {"run_at", "run_after", "run_debounced", "submit_many", "deferred", "task"}
 CHANGING: Final = {"cancel", "cancel_all", "reschedule", "complete", "settle", "extend"}
 DEAD: Final = {
     "dead", "dead_retry", "dead_retry_all", "dead_cancel", "dead_cancel_all", "dead_groups", "redrive", "redrive_stop",
@@ -25,7 +25,7 @@ DEAD: Final = {
 PULLING: Final = {"claim", "queues", "pending", "result", "announce", "workers"}
 READING: Final = {"name", "get", "list", "list_all", "status", "why", "history", "audit", "activity", "changes"}
 OPERATING: Final = {"pools", "pool", "set_pool", "delete_pool", "free_slot", "pause", "set_instance", "remove", "undo"}
-OF_SCHEDULER: Final = {"schedules", "clock", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
+OF_SCHEDULER: Final = {"schedules", "groups", "clock", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
 OF_SCHEDULES: Final = {
     "put", "register", "get", "list", "pause", "resume", "delete", "trigger", "occurrences", "preview",
     "backfill", "backfills", "backfill_stop",
@@ -67,6 +67,7 @@ def test_the_page_has_every_public_method_and_no_other() -> None:
     assert {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)} == OF_SCHEDULER - {
         "name",
         "schedules",
+        "groups",
         "clock",
     }
     assert {name.removeprefix("schedules.") for name in re.findall(r"`([\w.]+)", recurring)} == OF_SCHEDULES

@@ -55,7 +55,7 @@ def test_options_of_jobs_are_checked_stored_and_taken_at_every_door() -> None:
     in_ms = ("keep_result", "max_wait", "throttle")
     inside = {f"{name}_ms" if name in in_ms else name for name in JobOptions.__annotations__} | {"debounce_ms"}
     assert inside == OPTIONS == {*ScheduleRequest.__struct_fields__} & OPTIONS | LOCAL
-    apart = {"id", "on_conflict", "then", "on_dead", "initiator", *TIMING}
+    apart = {"id", "on_conflict", "then", "on_dead", "group", "initiator", *TIMING}
     assert OPTIONS - apart <= {*JobRow.__struct_fields__, *EXTRAS}
     assert {*EXTRAS} <= {*JobExtras.__struct_fields__}
     assert JobOptions.__annotations__.keys() >= OccurrenceOptions.__annotations__.keys() - {"expires_after"}

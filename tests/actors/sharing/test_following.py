@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -50,6 +50,12 @@ def in_town(main: Callable[[Town], Awaitable[None]], seeds: int = 1) -> None:
 
     for seed in range(seeds):
         simulate(seed, run)
+
+
+def every_of_groups(t: Scheduler) -> Iterator[Awaitable[Any]]:
+    yield t.groups.open("g", then=[Job("a:b")], size=2)
+    yield from (t.groups.get("g"), t.groups.list(), t.groups.members("g"))
+    yield from (t.groups.seal("none"), t.groups.cancel("g"))
 
 
 async def every_operation(t: Scheduler) -> list[Any]:
@@ -111,6 +117,8 @@ async def every_operation(t: Scheduler) -> list[Any]:
     await ask(t.dead_cancel("one"))
     await ask(t.dead_retry_all(all=True))
     await ask(t.free_slot("none"))
+    for one in every_of_groups(t):
+        await ask(one)
     await ask(t.redrive("none"))
     await ask(t.redrive_stop("none"))
     await ask(t.set_instance(timeout_ms=5_000))
