@@ -40,7 +40,7 @@ async def get(call: Call) -> GroupRecord:
     name = await _admitted(call)
     found = await call.port.reads.group(name)
     if found is None:
-        raise NotFoundError(f"there is no group {name!r}", group=name)
+        raise NotFoundError(f"there is no group {name!r}")
     return found
 
 

@@ -51,15 +51,14 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
 
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
-        named = {one: more.pop(one, "none") for one in ("name", "queue", "redrive", "backfill")}
+        named = {one: more.pop(one, "none") for one in ("name", "queue", "redrive", "backfill", "group")}
         named |= {"redriveId": named["redrive"], "backfillId": named["backfill"], "owner": more.pop("owner", "app")}
         value = None
         for place in (one for one in more.pop("places", PLACES) if one + path in DOCUMENT["paths"]):
             url = (place + path).format(instance=instance, **named)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
-            is_json = answer.headers["content-type"] == "application/json"
-            value = answer.json() if is_json else answer.content
+            value = answer.json() if answer.headers["content-type"] == "application/json" else answer.content
         return value
 
     return ask
@@ -216,9 +215,8 @@ async def queue_tour(ask: Ask) -> None:
     await ask("GET", "/queues")
     await ask("GET", "/why", params={"id": "pulled"})
     await ask("GET", "/list", params={"queue": "q"})
-    await ask("GET", "/pending")
-    await ask("GET", "/pending", params={"prefix": "q"})
-    await ask("GET", "/pending", params={"prefix": "p" * 600})
+    for asked in ({}, {"prefix": "q"}, {"prefix": "p" * 600}):
+        await ask("GET", "/pending", params=asked)
     await ask("GET", "/result", params={"id": "nobody"})
     for place in PLACES:
         worker = {"id": "w", "name": "n", "hostname": "h", "pid": 5}
@@ -391,12 +389,12 @@ async def refused_tour(held: Documented, folder: Path) -> None:
         await asker(held, http_client.client)("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
     async with open_http_client(store, origin=None) as http_client:
         ask = asker(held, http_client.client)
-        await ask("POST", "/schedule", JOB)
+        await group_tour(ask, JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
         await ask("PUT", "/owners/{owner}/schedules", EXAMPLES["schedules_register"].request)
         await ask("POST", "/schedules/{name}/trigger")
     async with open_host() as (host, _):
         app = host.asgi(insecure=True)
     async with client_of(app) as client:
-        for method, path in (("GET", "/readyz"), ("POST", "/cancel")):
-            await asker(held, client)(method, path, None if method == "GET" else {"id": "a"})
+        await asker(held, client)("GET", "/readyz")
+        await asker(held, client)("POST", "/cancel", {"id": "a"})

@@ -21,6 +21,7 @@ from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES, LEASE
 from tocsin.actors.http.openapi import TRANSFERS, document
 from tocsin.actors.http.operations import OPERATIONS
+from tocsin.actors.scheduler.client.groups import Groups
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.transfer.manifest import MEDIA
@@ -79,6 +80,7 @@ def test_operations_are_named_once_and_after_the_methods_of_python() -> None:
     methods -= {about.name for *_, about in TRANSFERS}  # of `Client`
     methods -= {"clock", "set_clock", "advance_clock", "freeze_clock"}  # of `Scheduler.clock`
     recurring = {name for name in methods if name.startswith("schedules_")}
+    methods -= {f"groups_{name}" for name in vars(Groups)}
     assert not [name for name in methods - recurring if not callable(getattr(Scheduler, name, None))]
     assert not [name for name in recurring if not callable(getattr(Schedules, name.removeprefix("schedules_"), None))]
 
@@ -99,7 +101,7 @@ async def test_query_parameters_are_those_that_routes_take(http_client: HttpClie
             continue
         answer = await http_client.client.request(
             method,
-            path.format(instance="tenant-a", redriveId="a", backfillId="a", name="a", queue="a", owner="a")
+            path.format(instance="tenant-a", redriveId="a", backfillId="a", name="a", queue="a", owner="a", group="a")
             + "?unknown=1",
         )
         said = f"this route takes {', '.join(known) if known else 'none'}"

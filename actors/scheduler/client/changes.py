@@ -142,13 +142,13 @@ class LocalChanges(LocalBulk):
     async def seal_group(self, name: str) -> GroupRecord:
         """Let no more jobs join it. NotFoundError."""
         name = arguments.plain_name(name, "name")
-        nothing: GroupRow | NotFoundError | ConflictError = NotFoundError(f"there is no group {name!r}", group=name)
+        nothing: GroupRow | NotFoundError | ConflictError = NotFoundError(f"there is no group {name!r}")
         return await self._of_group(name, await self._instance.change(events.SealGroup(name), nothing))
 
     async def cancel_group(self, name: str) -> GroupRecord:
         """Begin to cancel its members. NotFoundError; ConflictError if it is complete."""
         name = arguments.plain_name(name, "name")
-        nothing: GroupRow | NotFoundError | ConflictError = NotFoundError(f"there is no group {name!r}", group=name)
+        nothing: GroupRow | NotFoundError | ConflictError = NotFoundError(f"there is no group {name!r}")
         return await self._of_group(name, await self._instance.change(events.StopGroup(name, self._who), nothing))
 
     async def _of_group(self, name: str, answered: GroupRow | NotFoundError | ConflictError) -> GroupRecord:

@@ -82,7 +82,7 @@ def may_join(turn: Turn, new: NewJob, replaced: JobRow | None) -> Refused | None
     groups, name = groups_of(turn.state), extras.group
     row = groups.rows.get(name)
     if row is None and new.group is None:
-        return NotFoundError(f"there is no group {name!r}: open it first, or define it with the job", group=name)
+        return NotFoundError(f"there is no group {name!r}: open it first, or define it with the job")
     if row is None:
         return None
     if new.group is not None and (another := _differs(turn, new.group, row)) is not None:
@@ -93,7 +93,7 @@ def may_join(turn: Turn, new: NewJob, replaced: JobRow | None) -> Refused | None
     most = MAX_MEMBERS if row.size is None else row.size
     leaves = replaced is not None and uid_of(replaced) == row.uid
     if groups.members(name) - leaves >= most:
-        return ConflictError(f"group {name!r} has {most} members, and may have no more", group=name, limit=most)
+        return ConflictError(f"group {name!r} has {most} members, and may have no more", group=name)
     return None
 
 
@@ -145,7 +145,7 @@ async def seal(turn: Turn, name: str) -> GroupRow | Refused:
     groups = await load_groups(turn.state, [name])
     row = groups.rows.get(name)
     if row is None:
-        return NotFoundError(f"there is no group {name!r}", group=name)
+        return NotFoundError(f"there is no group {name!r}")
     if row.sealed:
         return row
     groups.put(name, replace(row, sealed=True))

@@ -26,7 +26,7 @@ async def stop(turn: Turn, name: str, by: AskedBy | None) -> GroupRow | Refused:
     groups = await load_groups(turn.state, [name])
     row = groups.rows.get(name)
     if row is None:
-        return NotFoundError(f"there is no group {name!r}", group=name)
+        return NotFoundError(f"there is no group {name!r}")
     if row.state != OPEN:
         return ConflictError(f"group {name!r} is complete ({row.state}): there is nothing to cancel", group=name)
     if not row.stopping:

@@ -108,7 +108,7 @@ def test_every_option_of_a_job_comes_over() -> None:
         "id": "mine", "on_conflict": "replace", "pool": "p", "max_concurrency": 3, "priority": -2,
         "retry": Retry(max_retries=1, jitter=0.5), "timeout_ms": 5_000, "expires_at": AT + timedelta(days=1),
         "shard_key": "s", "labels": ["a", "b"], "initiator": "ann", "keep_result": "1h",
-        "rate": Rate(5, "1m", 2), "throttle": "1m", "on_throttle": "merge",
+        "rate": Rate(5, "1m", 2), "throttle": "1m", "on_throttle": "refuse",
         "then": [Job(path="a:next", args=AT, after="5m", options={"queue": "q", "then": [Job(workflow="w")]})],
         "group": Group("g", then=[Job(path="a:next", options={"queue": "q"})], size=2),
         "on_dead": [Job(path="a:gone", options={"queue": "q", "on_dead": [Job(workflow="w")]})],

@@ -52,10 +52,10 @@ def in_town(main: Callable[[Town], Awaitable[None]], seeds: int = 1) -> None:
         simulate(seed, run)
 
 
-def every_of_groups(t: Scheduler) -> Iterator[Awaitable[Any]]:
+def groups_and_redrives(t: Scheduler) -> Iterator[Awaitable[Any]]:
     yield t.groups.open("g", then=[Job("a:b")], size=2)
     yield from (t.groups.get("g"), t.groups.list(), t.groups.members("g"))
-    yield from (t.groups.seal("none"), t.groups.cancel("g"))
+    yield from (t.groups.seal("none"), t.groups.cancel("g"), t.redrive("none"), t.redrive_stop("none"))
 
 
 async def every_operation(t: Scheduler) -> list[Any]:
@@ -117,10 +117,8 @@ async def every_operation(t: Scheduler) -> list[Any]:
     await ask(t.dead_cancel("one"))
     await ask(t.dead_retry_all(all=True))
     await ask(t.free_slot("none"))
-    for one in every_of_groups(t):
+    for one in groups_and_redrives(t):
         await ask(one)
-    await ask(t.redrive("none"))
-    await ask(t.redrive_stop("none"))
     await ask(t.set_instance(timeout_ms=5_000))
     await ask(t.pause(False))
     await ask(t.clock.get())
