@@ -1,0 +1,28 @@
+"""Whole hosts whose users ask for the flow of work, under many seeds. `--seeds N` says how many."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from tests.simulation.flow.deaths import Deaths
+from tests.simulation.flow.put_off import PutOff, Throttled
+from tests.simulation.flow.world import run
+from tocsin.actors.testing import simulate
+
+PLAYERS = (PutOff, Throttled, Deaths)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        first, count = metafunc.config.getoption("--first-seed"), metafunc.config.getoption("--seeds")
+        metafunc.parametrize("seed", range(first, first + count))
+
+
+def test_the_flow_of_work_holds_in_a_storm(seed: int) -> None:
+    simulate(seed, functools.partial(run, storm=True, kinds=PLAYERS))
+
+
+def test_the_flow_of_work_holds_in_good_weather(seed: int) -> None:
+    simulate(seed, functools.partial(run, storm=False, kinds=PLAYERS))
