@@ -7,11 +7,12 @@ import functools
 import pytest
 
 from tests.simulation.flow.deaths import Deaths
+from tests.simulation.flow.paced import Cooled, Paced
 from tests.simulation.flow.put_off import PutOff, Throttled
 from tests.simulation.flow.world import run
 from tocsin.actors.testing import simulate
 
-PLAYERS = (PutOff, Throttled, Deaths)
+PLAYERS = (PutOff, Throttled, Deaths, Paced, Cooled)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
