@@ -14,6 +14,7 @@ import click
 from tests.mutants.breaking import broken_copy, run_tests
 from tests.simulation.mutants_acts import ACTS
 from tests.simulation.mutants_clocks import CLOCKS
+from tests.simulation.mutants_flow import FLOW
 from tests.simulation.mutants_hosts import HOSTS
 from tests.simulation.mutants_owners import OWNERS
 from tests.simulation.mutants_queues import QUEUES
@@ -252,6 +253,7 @@ MUTANTS = (
     *ACTS,
     *QUEUES,
     *OWNERS,
+    *FLOW,
     *HOSTS,
     *CLOCKS,
     Mutant(

@@ -14,6 +14,8 @@ from tocsin.errors import DuplicateScheduleIdError, RequestError
 
 IDS = 2
 DEBOUNCE_S, MAX_WAIT_S = 4, 15
+TURN_MS = 2_000
+"""So long a call may wait for its turn, from which it counts."""
 THROTTLE_S = 20
 THROTTLED = "THROTTLED"
 RETRY = Retry(max_retries=100, base_ms=500, max_ms=4_000)
@@ -37,7 +39,9 @@ class PutOff(Player):
         super().__init__(flow, instance)
         self.calls: dict[str, list[Call]] = defaultdict(list)
         self.ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        """By id: the call whose args ran, and when its first attempt started."""
+        """By id: the call whose args ran, and when its attempt started."""
+        self.due: dict[tuple[str, int], int] = {}
+        """By id and start: when it was due."""
 
     async def live(self) -> None:
         for _ in range(self.random.randint(2, 6)):
@@ -45,6 +49,10 @@ class PutOff(Player):
             crowd = self.random.choice((1, 1, 3, 12))
             await asyncio.gather(*[self.call(job_id) for _ in range(crowd)])
             await self.pause(0, 0.5, 2, DEBOUNCE_S - 1, DEBOUNCE_S, 9)
+        if self.random.random() < 0.4:
+            for _ in range(8):  # who never pauses
+                await self.call("off-0")
+                await asyncio.sleep(DEBOUNCE_S - 1)
 
     async def call(self, job_id: str) -> None:
         calls = self.calls[job_id]
@@ -57,7 +65,9 @@ class PutOff(Player):
             call.answered = self.now()
 
     def starts(self, content: Content) -> None:
-        self.ran[content["args"]["id"]].append((content["args"]["n"], self.now()))
+        job_id, n = content["args"]["id"], content["args"]["n"]
+        self.ran[job_id].append((n, self.now()))
+        self.due[job_id, n] = content["scheduledFor"]
 
     async def receive(self, content: Content) -> Answer:
         await self.pause(0, 0.2, 3)
@@ -84,9 +94,19 @@ class PutOff(Player):
             newest in rivals or newest in later or any(n in rivals for n, _ in ran),
             f"the last call {last.n} of {job_id} never ran: {ran}",
         )
+        if not self.flow.storm:
+            self._is_not_put_off_for_ever(job_id, asked, ran)
         for n, started in ran:
             quiet = started - asked[n]
             self.must(quiet >= DEBOUNCE_S * 1000 or self._was_promised(calls, n, started), f"{job_id}/{n} ran early")
+
+    def _is_not_put_off_for_ever(self, job_id: str, asked: list[int], ran: list[tuple[int, int]]) -> None:
+        before = 0
+        for n, started in ran:
+            due = self.due[job_id, n]
+            first = min((at for at in asked if before < at <= due), default=due)
+            self.must(due - first <= MAX_WAIT_S * 1000 + TURN_MS, f"{job_id} was put off for {due - first} ms")
+            before = started
 
     def _was_promised(self, calls: list[Call], n: int, started: int) -> bool:
         """Tell whether an earlier call may have been promised that it is not put off any further."""
