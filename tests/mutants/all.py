@@ -13,6 +13,7 @@ from tests.mutants.dashboard import DASHBOARD
 from tests.mutants.fairness import FAIRNESS
 from tests.mutants.feed import FEED
 from tests.mutants.freeing import FREEING
+from tests.mutants.grouping import GROUPING
 from tests.mutants.health import HEALTH
 from tests.mutants.hostile_browsers import HOSTILE_BROWSERS
 from tests.mutants.jobs import JOBS
@@ -80,6 +81,7 @@ MUTANTS = (
     *FEED,
     *BACKFILLING,
     *FREEING,
+    *GROUPING,
     *COUNTED,
     *URLS,
 )

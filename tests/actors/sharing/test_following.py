@@ -132,7 +132,7 @@ async def every_operation(t: Scheduler) -> list[Any]:
 
 def shown(said: list[Any]) -> list[str]:
     """What is drawn by chance, or an instant, left out."""
-    drawn = {"incarnation", "lease", "leaseUntil", "redriveId", "id", "uid", "walBytes", "host", "token", "cursor"}
+    drawn = {"incarnation", "lease", "redriveId", "id", "uid", "walBytes", "host", "token", "cursor", "rows"}
 
     def clean(value: Any) -> Any:
         if isinstance(value, dict):
