@@ -196,7 +196,7 @@ async def ask_rate(asked: Asked) -> Question:
 
 
 async def set_rate(asked: Asked) -> Done:
-    limit = asked.field("limit").strip()
+    limit = asked.form.get("limit", "").strip()  # left empty: no rate
     rate: Rate | str = NO_RATE
     if limit:
         rate = Rate(_number(limit, "limit"), asked.field("per").strip(), _number(asked.field("burst"), "burst"))
