@@ -60,7 +60,7 @@ def test_json_and_svg_have_what_the_tables_have(run: Run, store: Path, tmp_path:
     drawn = tmp_path / "week.svg"
     result = run(
         "simulate", "--store", f"sqlite:///{store}", "--from", START, "--until", "2027-03-28T12:00:00Z",
-        "--call-time", "30s", "--pool", "stripe=10", "--rate", "stripe=100/1m+5", "--json", "--svg", str(drawn),
+        "--call-time", "30s", "--pool", "stripe=10", "--rate", "stripe=100/1m/5", "--json", "--svg", str(drawn),
     )  # fmt: skip
 
     found = json.loads(result.stdout)
@@ -73,6 +73,15 @@ def test_json_and_svg_have_what_the_tables_have(run: Run, store: Path, tmp_path:
     words = [text.text for text in picture.iter(f"{SVG}text")]
     assert "stripe" in words and any(str(word).startswith("21 starts") for word in words)
     assert sum("starts" in str(one.text) for one in picture.iter(f"{SVG}title")) == 1, "the strip of the pool"
+
+
+@pytest.mark.parametrize("typed", ["stripe=100/1m/5", "stripe=100/1m+5"])
+def test_a_rate_is_typed_as_for_pools_set(run: Run, store: Path, typed: str) -> None:
+    result = run("simulate", str(store), "--from", START, "--until", "+1d", "--rate", typed, "--json")
+    assert json.loads(result.stdout)["pools"][0]["rate"] == "100 per 1m, bursts of 5"
+    result = run("simulate", str(store), "--rate", "stripe=100")
+    assert result.exit_code == 2
+    assert "--rate of stripe must be as 100/1m, or 100/1m/5 with bursts of 5, not '100'" in result.output
 
 
 def test_a_store_that_a_server_uses_is_rehearsed_as_of_one_instant(run: Run, tmp_path: Path) -> None:
@@ -96,7 +105,7 @@ def test_a_store_that_a_server_uses_is_rehearsed_as_of_one_instant(run: Run, tmp
         (["--until", "+9000d"], "within a year"),
         (["--pool", "stripe"], "--pool must be as stripe=10, not 'stripe'"),
         (["--pool", "stripe=99999"], "max_concurrency must be"),
-        (["--rate", "stripe=fast"], "--rate must be as stripe=100/1m, not 'stripe=fast'"),
+        (["--rate", "stripe=fast"], "--rate of stripe must be as 100/1m, or 100/1m/5 with bursts of 5, not 'fast'"),
         (["--rate", "stripe=1/1w"], 'rate.per must look like "90s"'),
         (["--workers", "many"], "--workers must be as 8 or emails=8, not 'many'"),
         (["--pool", "strip=10"], "nothing names"),

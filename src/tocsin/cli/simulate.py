@@ -10,6 +10,7 @@ import click
 
 from tocsin.cli.failure import Refused, WrongSettings
 from tocsin.cli.output import emit, instant, now_ms, plural, span
+from tocsin.cli.rates import rate_typed
 from tocsin.cli.simulate_report import print_rehearsal
 from tocsin.cli.stores import store_command
 from tocsin.cli.times import duration, instant_of
@@ -42,7 +43,7 @@ EVERY: Final = "*"
     "rates",
     envvar="TOCSIN_SIMULATE_RATE",
     multiple=True,
-    metavar="NAME=N/TIME[+BURST]",
+    metavar="NAME=N/TIME[/BURST]",
     help="With another rate, or none.",
 )
 @click.option("--workers", multiple=True, metavar="[QUEUE=]N", help="So many jobs of queues are worked on at once.")
@@ -127,13 +128,7 @@ def _pools(caps: tuple[str, ...], rates: tuple[str, ...]) -> dict[str, PoolOptio
             if rate == "none":
                 pools.setdefault(name, {})["rate"] = "none"
                 continue
-            limit, _, rest = rate.partition("/")
-            per, plus, burst = rest.partition("+")
-            pools.setdefault(name, {})["rate"] = Rate(
-                _number(limit, one, "--rate", "stripe=100/1m"),
-                per or "1s",
-                _number(burst, one, "--rate", "stripe=100/1m+5") if plus else 1,
-            )
+            pools.setdefault(name, {})["rate"] = Rate(**rate_typed(rate, f"--rate of {name}"))
         for settings in pools.values():
             pool_settings(settings)
     except InvalidInputError as error:
