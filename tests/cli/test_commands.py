@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tocsin.cli.output import now_ms
+
 from .conftest import Canned, Run
 
 NOW = 1_900_000_000_000
@@ -109,6 +111,23 @@ def test_a_pool_is_shown_with_its_holders_and_changed(run: Run, canned: Canned) 
     assert canned.requests[-1].body == {"name": "gpu", "maxConcurrency": 0, "paused": False}
     result = run("pools", "set", "gpu")
     assert (result.exit_code, len(canned.requests)) == (2, 2)
+
+
+def test_a_list_of_pools_tells_which_are_held_back_and_one_for_how_long(run: Run, canned: Canned) -> None:
+    cools = {**POOL, "name": "mail", "coolingUntil": now_ms() + 3_630_000}
+    canned.answer({"pools": [POOL, cools, {**cools, "name": "both", "paused": True}]})
+    lines = [line.split() for line in run("pools").stdout.splitlines()]
+    assert [line[4:] for line in lines[1:]] == [[], ["cools"], ["paused"]]
+    canned.answers = [(200, cools)]
+    assert "cooling    none of its jobs start for another 1h" in run("pools", "show", "mail").stdout
+
+
+@pytest.mark.parametrize(("left", "why"), [(0, "none has come between --start and --end"), (2, "2 slots ran already")])
+def test_a_backfill_of_nothing_says_whether_slots_were_left_out(run: Run, canned: Canned, left: int, why: str) -> None:
+    canned.answer({"matched": 0, "leftOut": left, "slots": []})
+    times = ("--start", "2027-01-01T00:00Z", "--end", "2027-01-02T00:00Z")
+    result = run("schedules", "backfill", "nightly", *times, "--dry-run")
+    assert result.exit_code == 1 and f"has no slot to run there: {why}" in result.stderr
 
 
 @pytest.mark.parametrize(("there", "code"), [(True, 0), (False, 1)])

@@ -63,7 +63,8 @@ def _slots(answer: Mapping[str, Any]) -> str:
 
 def _nothing(name: str, answer: Mapping[str, Any]) -> str:
     left = answer.get("leftOut") or 0
-    return f"schedule {name!r} has no slot to run there: {plural(left, 'slot')} ran already, or cannot"
+    why = f"{plural(left, 'slot')} ran already, or cannot" if left else "none has come between --start and --end"
+    return f"schedule {name!r} has no slot to run there: {why}"
 
 
 @click.command("backfills")

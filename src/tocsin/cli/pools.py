@@ -11,7 +11,7 @@ from tocsin.actors.scheduler.model.pool_settings import COOLS, NO_RATE
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, key_values, now_ms, print_rows, put, relative
+from tocsin.cli.output import Column, key_values, now_ms, print_rows, put, relative, span
 from tocsin.cli.rates import rate_of, rate_words
 from tocsin.cli.words import printable, say
 
@@ -47,7 +47,8 @@ def print_pools(found: Any) -> None:
 
 def _line(pool: Mapping[str, Any]) -> tuple[str, ...]:
     numbers = (f"{pool[name]:,}" for name in ("inFlight", "maxConcurrency", "queued"))
-    return (printable(pool["name"]), *numbers, "paused" if pool.get("paused") else "")
+    state = "paused" if pool.get("paused") else "cools" if pool.get("coolingUntil") else ""
+    return (printable(pool["name"]), *numbers, state)
 
 
 @pools.command("show")
@@ -100,7 +101,7 @@ def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
     if cools != "none":
         said.append(("cools", f"the {cools}, when a receiver is busy and says until when"))
     if pool.get("coolingUntil"):
-        said.append(("cooling", f"none of its jobs start before {relative(pool['coolingUntil'], now)}"))
+        said.append(("cooling", f"none of its jobs start for another {span(max(pool['coolingUntil'] - now, 0))}"))
     if pool.get("fair"):
         said.append(("fair", "jobs with different shard keys have turns"))
     if weights:
