@@ -76,7 +76,7 @@ class Addresses:
         for each in addresses:
             if (what := self.fault(each)) is not None:
                 shown = f"{host} is" if each == host else f"{host} has the address {each}, which is"
-                raise AddressRefused(f"not connected: {shown} {what}; only public addresses are called")
+                raise AddressRefused(f"{shown} {what}; only public addresses are called")
 
     def fault(self, address: str) -> str | None:
         """Return what speaks against an address; None: nothing does."""

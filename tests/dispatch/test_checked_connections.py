@@ -75,7 +75,7 @@ async def test_a_name_with_one_bad_address_is_called_at_none(
 ) -> None:
     leads_to(monkeypatch, addresses)
 
-    with pytest.raises(NeverConnected, match=r"hooks\.example has the address .*only public addresses"):
+    with pytest.raises(NeverConnected, match=r"^hooks\.example has the address .*only public addresses"):
         await post(checked, f"http://hooks.example:{listener.port}/", timeout=2)
 
     assert listener.connections() == 0

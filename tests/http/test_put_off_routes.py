@@ -44,7 +44,7 @@ async def test_a_refusal_says_when_the_next_job_is_taken_and_is_not_kept_under_a
     async with open_http_client(clock=clock) as http_client:
         await http_client.post("/schedule", THROTTLED)
         answer = await http_client.post("/schedule", THROTTLED, headers=KEY)
-        told = refused(answer, 429, "THROTTLED", "the next one is accepted in")
+        told = refused(answer, 429, "THROTTLED", "has had its job of 1m: the next one is accepted in")
         assert 59_000 <= told["retryAfterMs"] <= 60_000 and answer.headers["retry-after"] == "60"
         [one] = (await http_client.post("/schedule/batch", {"jobs": [THROTTLED]})).json()["results"]
         assert one["error"]["code"] == "THROTTLED"

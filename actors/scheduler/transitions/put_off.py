@@ -28,6 +28,7 @@ from tocsin.actors.scheduler.state.keeping import drop_later, keep_call
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import accept, apply_to_waiting
 from tocsin.actors.scheduler.transitions.job import Replace
+from tocsin.dispatch.durations import span
 from tocsin.errors import ThrottledError
 
 log = logging.getLogger("tocsin.scheduler")
@@ -98,7 +99,7 @@ async def _throttled(
         return replace(new, job=replace(job, scheduled_for=max(job.scheduled_for, min(turn.now + left, LARGEST_MS))))
     if left:
         return ThrottledError(
-            f"id {job.id!r} has had its job of {new.throttle[0]} ms: the next one is accepted in {left} ms",
+            f"id {job.id!r} has had its job of {span(new.throttle[0])}: the next one is accepted in {span(left)}",
             id=job.id, retryAfterMs=left,
         )  # fmt: skip
     return new
