@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
-from tests.http.http_client import DUE, HttpClient, refused
+from tests.http.http_client import DUE, SECRET, HttpClient, open_http_client, refused
 from tests.http.openapi_document import checked_schema, operations
+from tocsin import Origin
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.parameters import KEY_MAX
-from tocsin.actors.http.shapes import NOT_BLANK
+from tocsin.actors.http.shapes import NOT_BLANK, ORIGIN
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.dispatch.instants import SMALLEST_MS
 
@@ -141,6 +142,15 @@ def edges(schema: dict[str, Any]) -> Iterator[Any]:
         yield from (needed, {**needed, "unknown": 1})
         yield from ({**needed, name: value} for name, one in inner.items() if "type" in one for value in edges(one))
     yield from (True, False, "true", 5, None, {}, [[]])
+
+
+@pytest.fixture
+async def http_client() -> AsyncIterator[HttpClient]:
+    """Of a host that has an origin of each name that the document allows and a test tries."""
+    names = [one for one in edges(ORIGIN) if jsonschema_rs.is_valid(ORIGIN, one)]
+    origins = {name: Origin(url="https://origin.example", secrets=[SECRET]) for name in names}
+    async with open_http_client(origins=origins) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("name", "member", "schema"), list(fields()))
