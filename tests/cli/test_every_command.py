@@ -82,12 +82,21 @@ def test_every_option_comes_from_the_environment_too(
         command = command.commands[word]
         last = word == name.split()[-1]
         context = command.make_context(
-            word, arguments(command) if last else [name.split()[-1]], parent=context, resilient_parsing=not last
+            word,
+            [*arguments(command), *required(command, option)] if last else [name.split()[-1]],
+            parent=context,
+            resilient_parsing=not last,
         )
     context.close()  # and with it the files it has opened
     assert option.name is not None
     assert context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT
     assert context.params[option.name] not in (None, False, (), option.default)
+
+
+def required(command: click.Command, but: click.Option) -> list[str]:
+    """The options without which the command is not even parsed, but one."""
+    options = [one for one in command.params if isinstance(one, click.Option) and one.required and one is not but]
+    return [word for option in options for word in (flag_of(option), "1")]
 
 
 def sample(option: click.Option, folder: Path) -> str:

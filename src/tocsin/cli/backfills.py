@@ -72,7 +72,7 @@ def _nothing(name: str, answer: Mapping[str, Any]) -> str:
 @click.option("--stop", metavar="ID", help="Stop this one: what it has not reached stays as it is.")
 @client_command
 def schedules_backfills(connection: Connection, /, name: str, stop: str | None) -> None:
-    """List the backfills of a schedule and how far they are, or stop one."""
+    """List the backfills of a schedule, or stop one."""
     route = f"/schedules/{schedule_in_path(name)}/backfills"
     if stop is not None:
         answer = connection.delete(f"{route}/{redrive_in_path(stop)}")
