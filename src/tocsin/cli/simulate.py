@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,8 +88,8 @@ def simulate(url: str, /, as_json: bool, svg: Path | None, instance: str | None,
         schedulers, jobs = plural(len(copy.instances), "scheduler"), plural(copy.jobs, "job")
         if not as_json:
             say(f"copied {schedulers} with {jobs}; rehearsing {span(until - start)} from {instant(start)}")
-        logging.getLogger("tocsin").setLevel(logging.CRITICAL)  # deaths of a rehearsal are no news
-        found = rehearse(copy, plan)
+        with _silence():
+            found = rehearse(copy, plan)
     except NotFoundError as error:
         raise Refused(str(error)) from None
     except InvalidInputError as error:
@@ -101,6 +103,18 @@ def simulate(url: str, /, as_json: bool, svg: Path | None, instance: str | None,
     if found.failed:
         name, why = next(iter(found.failed.items()))
         raise Refused(f"{plural(len(found.failed), 'scheduler')} could not be run, such as {name!r}: {why}")
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Log nothing of what a rehearsal does: its deaths are no news."""
+    log = logging.getLogger("tocsin")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _until(text: str, start: int) -> int:
