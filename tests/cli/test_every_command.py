@@ -54,7 +54,7 @@ def test_every_command_has_help_within_80_columns(run: Run, name: str) -> None:
 
 
 def test_the_list_of_commands_fits_and_cuts_no_word(run: Run) -> None:
-    for words in ([], ["dead"], ["pools"], ["instances"], ["schedules"], ["keys"], ["config"]):
+    for words in ([], ["dead"], ["pools"], ["groups"], ["instances"], ["schedules"], ["keys"], ["config"]):
         shown = run(*words, "--help").output
         assert max(map(len, shown.splitlines())) <= 80
         assert "..." not in shown.replace("[ARGS]...", ""), shown

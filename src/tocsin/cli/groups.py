@@ -18,9 +18,9 @@ from tocsin.cli.words import printable
 
 COUNTS: Final = ("members", "open", "done", "dead", "cancelled", "expired")
 COLUMNS: Final = (
-    Column("GROUP", 24),
+    Column("GROUP", 20),
     Column("STATE", 9),
-    *(Column(name.upper(), 9, right=True) for name in COUNTS),
+    *(Column(name.upper(), max(len(name), 7), right=True) for name in COUNTS),
 )
 
 
@@ -91,7 +91,7 @@ def groups_open(connection: Connection, /, name: str, size: int | None, then: st
 @click.argument("name")
 @client_command
 def groups_seal(connection: Connection, /, name: str) -> None:
-    """Let no more jobs join; it is complete when its members have ended."""
+    """Let no more jobs join: it is complete once its members are."""
     _tell(connection, connection.post(_route(name, "/seal"), {}), "is sealed")
 
 
