@@ -25,6 +25,7 @@ import tocsin
 from scripts.site.markdown import Block, blocks
 from tocsin import ActorHost, Deferred, Handlers, Receiver, Scheduler
 from tocsin.actors.scheduler.client.clock import Clock
+from tocsin.actors.scheduler.client.groups import Groups
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.client.schedules import Schedules
 
@@ -38,7 +39,7 @@ KINDS: Final[dict[str, type]] = {
     "host": ActorHost, "jobs": Scheduler, "receiver": Receiver, "handlers": Handlers, "later": Deferred,
 }  # fmt: skip
 """What names of fragments stand for, so that calls of their methods are checked."""
-PARTS: Final[dict[str, type]] = {"schedules": Schedules, "clock": Clock}
+PARTS: Final[dict[str, type]] = {"schedules": Schedules, "groups": Groups, "clock": Clock}
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=named)
