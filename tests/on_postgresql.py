@@ -24,6 +24,8 @@ NOT_THERE: Final = {
     "test_debounce.py::test_after_a_step_back_of_the_clock": CLOCK,
     "test_throttle.py::test_after_a_step_back_of_the_clock": CLOCK,
     "test_rates.py::test_a_clock_that_is_set_starts_none_too_many_and_none_too_late": CLOCK,
+    "test_rates.py::test_a_clock_that_was_set_back_while_no_host_ran_starves_no_job": CLOCK,
+    "test_cooling.py::test_a_pool_cools_no_longer_where_the_clock_was_set_back_while_no_host_ran": CLOCK,
     "test_rates.py::test_a_waiter_writes_nothing_and_nobody_polls": MEMORY,
     "test_lifecycle.py::test_a_full_store_takes_and_starts_nothing_new_but_ends_what_runs": TROUBLE,
     "test_health.py::test_a_store_in_trouble_is_named_with_the_instant_it_began": TROUBLE,

@@ -77,8 +77,12 @@ class Meters:
             self._now = now
         elif self._zero is None:
             self._zero, self._now = monotonic_s - now / 1000, now
-            for meter in self._meters.values():  # what another clock wrote, or this one before it was set
-                meter.at, meter.cool_until = min(meter.at, now), min(meter.cool_until, now + COOLS_MOST_MS)
+            for pool, meter in self._meters.items():
+                if behind := max(meter.at - now, 0):  # another clock wrote this, or this one before it was set back
+                    self.touched.add(pool)
+                meter.at, meter.cool_until = meter.at - behind, min(meter.cool_until - behind, now + COOLS_MOST_MS)
+            self._waits.clear()  # asked for while rows were read, at which time nobody knew the instant
+            return list(self._meters)
         else:
             self._now = max(int((monotonic_s - self._zero) * 1000), self._now)
         ahead = now - self._now
@@ -133,6 +137,7 @@ class Meters:
         """Let no job of the pool start for so long; no shorter than was said before."""
         meter = self._meters.get(pool)
         if meter is not None:
+            meter.refill(self._now)  # its row tells from which instant this is counted
             meter.cool_until = max(meter.cool_until, self._now + min(ms, COOLS_MOST_MS))
             self.touched.add(pool)
 

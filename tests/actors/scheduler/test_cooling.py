@@ -88,6 +88,24 @@ async def test_a_pool_cools_on_over_a_crash_and_a_shorter_answer_makes_it_no_sho
     assert len(starts(sim)) == 6 and min(starts(sim)[2:]) == 120_000
 
 
+@on_simulated_host(look_again_s=1.0)
+async def test_a_pool_cools_no_longer_where_the_clock_was_set_back_while_no_host_ran(sim: SimulatedHost) -> None:
+    await sim.jobs.set_pool("p", max_concurrency=1, cool_on_retry_after="pool")
+    answers = iter([BUSY])
+    sim.reply = lambda one: next(answers, OK)
+    long_due = sim.now - 7_200_000  # they are due after the step, too
+    await sim.jobs.submit_many([Job("work:run", at=long_due, options={"pool": "p"}) for _ in range(3)])
+    await sim.sleep(1)
+    await sim.crash()
+    sim.clock.step(-1_800_000)
+    await sim.open()
+    await sim.sleep(10)
+    assert len(sim.arrivals) == 1
+    assert (await sim.jobs.pool("p")).cooling_until == sim.now + 110_000
+    await sim.sleep(111)
+    assert len(sim.arrivals) == 3
+
+
 @on_simulated_host()
 async def test_why_says_until_when_a_pool_cools_and_when_the_turn_of_a_job_comes(sim: SimulatedHost) -> None:
     await sim.jobs.set_pool("p", rate=Rate(6, "1m"), cool_on_retry_after="pool")

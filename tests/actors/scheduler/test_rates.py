@@ -135,6 +135,22 @@ async def test_a_crash_and_a_restart_give_no_token_back_and_none_away(sim: Simul
     assert len({job for _, job in sim.arrivals}) == 200
 
 
+@on_simulated_host(look_again_s=1.0)
+async def test_a_clock_that_was_set_back_while_no_host_ran_starves_no_job(sim: SimulatedHost) -> None:
+    await sim.jobs.set_pool("p", rate=Rate(10, burst=2))
+    long_due = sim.now - 7_200_000  # they are due after the step, too
+    await sim.jobs.submit_many([Job("work:run", at=long_due, options={"pool": "p"}) for _ in range(100)])
+    await sim.sleep(5)
+    began = len(sim.arrivals)
+    await sim.crash()
+    sim.clock.step(-1_800_000)
+    await sim.open()
+    await sim.sleep(2)
+    assert began + 18 <= len(sim.arrivals) <= began + 22
+    await sim.sleep(8)
+    assert len(sim.arrivals) == 100
+
+
 @pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000, 5_000, -5_000, 700, -700])
 def test_a_clock_that_is_set_starts_none_too_many_and_none_too_late(step_ms: int) -> None:
     @on_simulated_host(look_again_s=1.0)
