@@ -41,6 +41,20 @@ RATED = (
         tests=(RATES + "test_a_clock_that_is_set_starts_none_too_many_and_none_too_late",),
     ),
     Mutant(
+        "rates: who waits for a token waits until the instant of a clock that was set back since",
+        METERS,
+        "            return list(self._meters)",
+        "            pass",
+        tests=(RATES + "test_a_clock_that_was_set_back_while_no_host_ran_starves_no_job",),
+    ),
+    Mutant(
+        "cooling: it lasts for as long as the clock was set back",
+        METERS,
+        "min(meter.cool_until - behind, now + COOLS_MOST_MS)",
+        "min(meter.cool_until, now + COOLS_MOST_MS)",
+        tests=(COOLING + "test_a_pool_cools_no_longer_where_the_clock_was_set_back_while_no_host_ran",),
+    ),
+    Mutant(
         "rates: a new rate begins with all of its tokens",
         METERS,
         "meter.credit = min(old.credit * full(flow.rate) // full(old.rate), most(flow.rate))",
