@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.model.groups import (
     KEPT_MS,
     MAX_MEMBERS,
     OPEN,
+    STOP,
     GroupJobsRow,
     GroupRow,
     counts_of,
@@ -177,6 +178,10 @@ async def _complete(turn: Turn, name: str, row: GroupRow) -> None:
     old = groups.stored.get(name)
     if row.state == DEAD and row.open:  # a dead member was retried
         row = replace(row, state=OPEN, ended_at=None)
+    if row.stopping and row.open and old is not None and row.members > old.members:
+        # What follows a member that had ended joined behind the page that was cancelled last.
+        row = replace(row, cursor="")
+        state.put_timer(AT_ONCE, STOP, name)
     if row.state == OPEN and row.is_complete:
         if groups.started >= BYTES_PER_TURN:
             state.put_timer(AT_ONCE, GROUP, name)

@@ -12,7 +12,7 @@ from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulate
 from tocsin import Group, Job
 from tocsin.actors.scheduler.model import groups as model
 from tocsin.actors.scheduler.model.group_records import GroupRecord
-from tocsin.actors.scheduler.transitions import groups
+from tocsin.actors.scheduler.transitions import groups, stopping
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
@@ -271,6 +271,28 @@ async def test_a_group_is_cancelled_page_after_page_over_a_crash_and_nothing_fol
     assert (noted.about, noted.changed) == ("g", 1000)
     with pytest.raises(ConflictError, match="nothing to cancel"):
         await sim.jobs.groups.cancel("g")
+
+
+@on_simulated_host()
+async def test_what_follows_members_that_end_while_their_group_is_cancelled_is_cancelled_too(
+    sim: SimulatedHost,
+) -> None:
+    """They join behind the page that was looked at last."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stopping, "PAGE", 2)
+        await sim.jobs.groups.open("g", then=THEN)
+        for n in range(40):
+            await member(sim, f"m{n:02}", then=[Job(path="b:run", options={"queue": "q", "group": "g"})])
+        claimed = await sim.jobs.claim("q", max=40, wait=0)
+        stopped = asyncio.ensure_future(sim.jobs.groups.cancel("g"))
+        for one in reversed(claimed):  # some are cancelled by then
+            await sim.jobs.complete(one.id, one.lease)
+        await stopped
+        await sim.sleep(10)
+
+    record = await group(sim)
+    assert (record.state, record.open, record.members) == ("cancelled", 0, 40 + record.done) and record.done
+    assert not (await sim.jobs.pending("")).pending
 
 
 @on_simulated_host(look_again_s=86_400.0)
