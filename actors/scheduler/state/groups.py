@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 import msgspec
@@ -65,7 +65,7 @@ async def load_groups(state: SchedulerState, names: Iterable[str]) -> Groups:
 
 async def recount(state: SchedulerState) -> None:
     """Count the open members of all groups anew, after the row of a job was set aside: such a member counts as dead,
-    so that its group is complete some day."""
+    so that its group is complete some day. And list those that are there, and no others."""
     found: list[tuple[bytes, GroupRow]] = []
     for key, value in await state.all_rows(b"group/"):
         if (group := state.read(GroupRow, key, value)) is not None:
@@ -74,11 +74,23 @@ async def recount(state: SchedulerState) -> None:
         return
     dead = {key[5:] for key, _ in await state.all_rows(b"dead/")}
     living: Counter[str] = Counter()
+    members: dict[bytes, str] = {}
     async for key, value in each_row(state.storage, b"job/", after(b"job/"), PAGE):
-        if key[4:] not in dead and (job := state.read(JobRow, key, value)) is not None:
-            living[uid_of(job)] += 1
+        if (job := state.read(JobRow, key, value)) is not None and (uid := uid_of(job)):
+            members[member_key(uid, job.id)] = uid
+            living[uid] += key[4:] not in dead
     for key, row in found:
         if lost := row.open - living[row.uid]:
             counted = msgspec.structs.replace(row, open=living[row.uid], dead=max(row.dead + lost, 0))
             state.storage.put(key, encode(counted))
             state.put_timer(1, GROUP, key[6:].decode())
+    await _list_anew(state, members, {row.uid for _, row in found})
+
+
+async def _list_anew(state: SchedulerState, members: Mapping[bytes, str], uids: Set[str]) -> None:
+    listed = {key for key, _ in await state.all_rows(b"member/")}
+    for key in listed.difference(members):
+        state.storage.delete(key)
+    for key, uid in members.items():
+        if uid in uids and key not in listed:
+            state.storage.put(key, b"")

@@ -135,7 +135,7 @@ class SchedulerState(Leases):
         self.storage.put(bad_key(key), value)
         self.storage.delete(key)
         self.damaged = True
-        if key.startswith(b"job/"):
+        if key.startswith((b"job/", b"group/")):
             self.storage.put(META_RECOUNT, b"")
         self.occurrences.set_aside(key)
 

@@ -61,7 +61,7 @@ async def _submit_one(turn: Turn, new: NewJob, known: dict[str, Known], dead: se
                 return await _kept_as_letter(turn, new, timed)
             return timed
         new = timed
-    if new.job.extras is not None and (holder is None or new.on_conflict == "replace"):
+    if new.job.extras is not None and (holder is None or (new.on_conflict == "replace" and not _is_same(new, holder))):
         turned_away = may_join(turn, new, None if holder is None else holder.job)
         if turned_away is not None:
             return await _kept_as_letter(turn, new, turned_away) if new.parked_as else turned_away
@@ -136,10 +136,15 @@ def _held(turn: Turn) -> int:
     return counters.waiting + counters.leased + counters.dead
 
 
+def _is_same(new: NewJob, holder: Known) -> bool:
+    """Return whether a job was sent twice."""
+    return bool(new.job.incarnation) and new.job.incarnation == holder.job.incarnation
+
+
 async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:
     """Return the answer to a request for a taken id, or None where the job that has it made way."""
-    if new.job.incarnation and new.job.incarnation == holder.job.incarnation:
-        return Scheduled(holder.job.id, holder.job.scheduled_for, True)  # the same job, which was sent twice
+    if _is_same(new, holder):
+        return Scheduled(holder.job.id, holder.job.scheduled_for, True)
     state = _state(turn, holder.job.id, dead)
     if (state in ("dead", "running") and new.on_conflict != "keep") or new.on_conflict == "error" or state == "dead":
         advice = {
