@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.simulated_host import SECRET, SimulatedHost, SimulatedTransport, on_simulated_host
+from tocsin import Job
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.scheduler.model.names import actor_of
@@ -86,6 +87,8 @@ async def story(sim: SimulatedHost) -> None:
     await jobs.set_pool("rated", rate=Rate(1, "1h"))
     await jobs.run_after(0, "work", id="rated", queue="rated", pool="rated")
     assert await jobs.claim("rated")
+    await jobs.groups.open("g", then=[Job("after", {"long": "é" * 20_000})], on_dead=[Job("mail")])
+    await jobs.run_after("1h", "work", id="member", group="g")
     await sim.port.jobs.submit_once([], key=b"k" * 16, body=b"b" * 16, form=BatchAnswers())
     await jobs.cancel_all(path="pay:gone")
     await jobs.dead_retry_all(all=True, rate_per_second=1)
