@@ -30,8 +30,10 @@ from schemathesis.core import NotSet
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
+from tests.http.http_client import SECRET as SIGNING
 from tests.http.http_client import open_host
 from tests.http.openapi_document import checked_schema
+from tocsin import Origin
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import operations_queues
 from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS
@@ -39,6 +41,8 @@ from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS
 SECRET = "sesame-sesame-sesame"
 BEARER = {"authorization": f"Bearer {SECRET}"}
 JSON = "application/json"
+NAMED, ALLOWED = "billing", "https://hooks.example/in"
+"""The origin that the host has beside its own, and a URL that it allows."""
 NEVER_REFUSED_WHOLE = {"submit_many", "submit_many_in_instance"}
 """Each job of a batch is refused by itself, in an answer that is 200."""
 
@@ -95,7 +99,8 @@ def bridged(store: str) -> Iterator[tuple[Bridge, ActorHost]]:
     def run(coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
 
-    opening = open_host(store)
+    origins = {NAMED: Origin(url="https://billing.example", secrets=[SIGNING])}
+    opening = open_host(store, origins=origins, allow_urls=["https://hooks.example/"])
     host, _ = run(opening.__aenter__())
     try:
         with patch.object(operations_queues, "CLAIM_WAIT_S", 0.0):  # of claims that do not say how long to wait
@@ -210,13 +215,19 @@ def _fits_wait(value: Any) -> bool:
 
 
 def address(body: Any, instance: str) -> None:
-    """The body, and what is to follow it."""
+    """The body, and what is to follow it: instances, origins and URLs that there are."""
     if not isinstance(body, dict):
         return
     if body.get("instanceName") is not None:
         body["instanceName"] = instance
-    for one in (*(body.get("then") or ()), *(body.get("schedules") or ())):
-        address(one, instance)
+    place = next((name for name in ("queue", "origin", "url") if body.get(name) is not None), None)
+    for name, there in (("origin", NAMED), ("url", ALLOWED)):
+        if name in body and body[name] is not None:
+            body[name] = there if name == place else None  # a job goes to one place
+    for name in ("then", "onDead", "schedules"):
+        for one in body.get(name) or ():
+            address(one, instance)
+    address(body.get("group"), instance)
 
 
 def repair(case: Any, number: int) -> None:
