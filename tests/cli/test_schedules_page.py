@@ -1,4 +1,4 @@
-"""The story of docs/schedules.md: its lines with curl run in a shell against a real server, and answer what the page shows."""
+"""The curl lines of docs/schedules.md run in a shell against a real server, and answer what the page shows."""
 
 from __future__ import annotations
 
