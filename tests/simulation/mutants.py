@@ -15,6 +15,7 @@ from tests.mutants.breaking import broken_copy, run_tests
 from tests.simulation.mutants_acts import ACTS
 from tests.simulation.mutants_clocks import CLOCKS
 from tests.simulation.mutants_flow import FLOW
+from tests.simulation.mutants_flow_groups import FLOW_GROUPS
 from tests.simulation.mutants_hosts import HOSTS
 from tests.simulation.mutants_owners import OWNERS
 from tests.simulation.mutants_queues import QUEUES
@@ -254,6 +255,7 @@ MUTANTS = (
     *QUEUES,
     *OWNERS,
     *FLOW,
+    *FLOW_GROUPS,
     *HOSTS,
     *CLOCKS,
     Mutant(
