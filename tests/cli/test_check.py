@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.integrity.findings import KINDS
 from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.backfill_rows import Backfilling, BackfillRow
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.groups import GroupRow
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
     AtRow,
@@ -295,6 +296,9 @@ BREAKS: dict[str, Break] = {
     ),
     "a backfill is named by no schedule": Break(a_backfill, {"SCHEDULE"}),
     "a backfill has no timer": Break(a_backfill_without_timer, {"SCHEDULE"}),
+    "a group counts a member that is not there": Break(
+        lambda r: r.put(b"group/import", encode(GroupRow("u1", 1, members=1, open=1))), {"GROUP"}
+    ),
     "a backfill has lost its schedule": Break(lambda r: r.put(b"backfill/gone/b1", encode(BACKFILL)), {"SCHEDULE"}),
     "a timer of no backfill": Break(lambda r: r.put(b"timer/009000000000000/cronbackfill/rare"), {"SCHEDULE"}),
     "a schedule has lost its cursor": Break(drop(b"cronat/rare"), {"SCHEDULE"}),

@@ -31,6 +31,8 @@ def test_every_operation_is_asked_for_here() -> None:
                     "/{redriveId}",
                     path.partition("?")[0]
                     .replace("/z", "/{backfillId}")
+                    .replace("/groups/g", "/groups/{group}")
+                    .replace("/groups/h", "/groups/{group}")
                     .replace("/q/", "/{queue}/")
                     .replace("/o/", "/{owner}/"),
                 ),
@@ -64,6 +66,7 @@ async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
     async with client_of(host.asgi(tokens=TOKENS), base="https://tocsin.example") as client:
         if path in ABSENT:
             await ask(client, "/schedules/s", "secret-schedule")
+            await ask(client, "/groups", "secret-schedule")
         if path in FROZEN:
             await ask(client, "/clock", "secret-admin")
         for scope in SCOPES:

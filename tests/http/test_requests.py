@@ -170,6 +170,7 @@ BODIES = {
     "/schedule": SCHEDULE_BODY,
     "/schedule/batch": BATCH_BODY,
     "/complete": SCHEDULE_BODY,
+    "/groups": BATCH_BODY,
     "/dead/retry-all": SCHEDULE_BODY,  # of as many ids
     "/dead/cancel-all": SCHEDULE_BODY,
 }

@@ -92,8 +92,8 @@ JOBS = (
     Mutant(
         "deaths: no worker is woken for what follows a damaged job",
         "actors/scheduler/actor/end_of_turn.py",
-        "            await follow_deaths(turn)\n            more_to_pull = True\n",
-        "            await follow_deaths(turn)\n",
+        "            more_to_pull = await follow(turn) or more_to_pull\n",
+        "            await follow(turn)\n",
         tests=(Q + "test_on_dead.py::test_every_kind_of_death_starts_it",),
     ),
     Mutant(

@@ -30,8 +30,8 @@ OF_ROUTING = (
     Mutant(
         "routing: a submission that arrives twice is refused the second time",
         "actors/scheduler/transitions/submit.py",
-        "if new.job.incarnation and new.job.incarnation == holder.job.incarnation:",
-        "if new.job.incarnation is None:",
+        "    if _is_same(new, holder):\n        return Scheduled(",
+        "    if new.job.incarnation is None:\n        return Scheduled(",
         tests=(ROUTING + "test_one_submission_that_arrives_twice_is_one_job_and_another_one_of_its_id_is_refused",),
     ),
     Mutant(
