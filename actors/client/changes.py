@@ -18,7 +18,8 @@ from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.group_records import GroupRecord
 from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
-from tocsin.actors.scheduler.model.validation import schedule_id
+from tocsin.actors.scheduler.model.queue_settings import QueueSettings
+from tocsin.actors.scheduler.model.validation import plain_name, schedule_id
 from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import Settlement
 from tocsin.dispatch.receiver.outcomes import failure_in_json
@@ -145,6 +146,12 @@ class ServerChanges:
         """Set what is given of a pool."""
         said = {"name": name, **msgspec.to_builtins(settings)}
         return await self._server.ask("PUT", self._name, "pool", records.Pool, said, again=UNSENT)
+
+    async def set_queue(self, name: str, settings: QueueSettings) -> records.Queue:
+        """Set what is given of a queue."""
+        said = msgspec.to_builtins(settings)
+        route = f"queues/{part(plain_name(name, 'queue'))}"
+        return await self._server.ask("PUT", self._name, route, records.Queue, said, again=UNSENT)
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set of a pool. ConflictError while a job names it."""

@@ -23,6 +23,7 @@ from tocsin.actors.scheduler.model.audit_records import AuditPage, Undone
 from tocsin.actors.scheduler.model.feed_frames import Change, FeedPage, read_frame
 from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions
+from tocsin.actors.scheduler.model.queue_settings import QueueOptions
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.receiver.outcomes import HandlerError
 from tocsin.dispatch.values import LEFT_OUT
@@ -283,6 +284,11 @@ class SyncScheduler(SyncDeadLetters):
         `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
         """
         return self._call(lambda it: it.set_pool(name, **settings))
+
+    def set_queue(self, name: str, **settings: Unpack[QueueOptions]) -> records.Queue:
+        """Say how jobs are taken from a queue. `fair`: jobs with different shard keys have turns, `weights` says how
+        many, and `max_per_key` (0: no cap) how many of one key run at once. The turns of a fair pool go before."""
+        return self._call(lambda it: it.set_queue(name, **settings))
 
     def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""

@@ -31,7 +31,7 @@ BY_MAIL: Final = frozenset({
     "jobs.submit", "jobs.submit_many", "jobs.submit_once",
     "changes.cancel", "changes.cancel_all", "changes.reschedule", "changes.complete", "changes.extend",
     "changes.dead_retry", "changes.dead_cancel", "changes.dead_retry_all", "changes.dead_cancel_all", "changes.undo",
-    "changes.redrive_stop", "changes.set_pool", "changes.delete_pool", "changes.free_slot",
+    "changes.redrive_stop", "changes.set_pool", "changes.set_queue", "changes.delete_pool", "changes.free_slot",
     "changes.open_group", "changes.seal_group", "changes.cancel_group", "changes.set_instance",
     "changes.remove",
     "changes.set_clock", "changes.advance_clock", "changes.freeze_clock", "queues.give_back",

@@ -9,9 +9,10 @@ from tocsin.actors.http.parameters import PREFIXED, RESULT_OF, names
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import ClaimedJobs, QueueList
 from tocsin.actors.http.wire import whole
-from tocsin.actors.http.wire_queues import ClaimRequest
+from tocsin.actors.http.wire_queues import ClaimRequest, QueueRequest
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
-from tocsin.actors.scheduler.model.records import Outcome, Pending
+from tocsin.actors.scheduler.model.queue_settings import queue_settings
+from tocsin.actors.scheduler.model.records import Outcome, Pending, Queue
 from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS, integer
 from tocsin.dispatch.pulled import EVERY_QUEUE
 from tocsin.errors import HostClosedError
@@ -45,6 +46,13 @@ async def queues(call: Call) -> QueueList:
     call.query()
     await call.admit(None)
     return QueueList(await call.port.queues.queues())
+
+
+async def set_queue(call: Call) -> Queue:
+    name = call.path("queue")
+    request = await call.body(QueueRequest, SMALL_BODY)
+    await call.admit(name)
+    return await call.port.changes.set_queue(name, queue_settings(request.settings()))
 
 
 async def pending(call: Call) -> Pending:

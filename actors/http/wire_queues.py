@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from tocsin.actors.http import shapes
-from tocsin.actors.http.shapes import shape
+from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.http.wire import Request, Scalar, whole
 from tocsin.actors.scheduler.model.validation import PID, integer
 from tocsin.dispatch.pulled import WorkerInfo
@@ -46,3 +47,27 @@ class ClaimRequest(Request, frozen=True, kw_only=True):
     ] = None
     exclude: Annotated[list[Scalar] | None, shape(shapes.QUEUES, "With queue `*`: queues that are left out.")] = None
     worker: WorkerRequest | None = None
+
+
+class QueueRequest(Request, frozen=True, kw_only=True):
+    """Settings of a queue: at least one."""
+
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.at_least_one(fair="boolean", weights="object", maxPerKey="integer"),)
+
+    fair: Annotated[Scalar, shape(shapes.FLAG, "True: jobs with different shard keys have turns.")] = None
+    weights: Annotated[
+        dict[str, Scalar] | Scalar,
+        shape(shapes.WEIGHTS, "How many turns a shard key has where others have one; replaces all that were set."),
+    ] = None
+    max_per_key: Annotated[
+        Scalar, shape(shapes.PER_KEY, "How many jobs of one shard key may run at once; 0: no cap of its own.")
+    ] = None
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return what is given, by its name inside, for the checks."""
+        weights = self.weights
+        return {
+            "fair": self.fair,
+            "weights": {key: whole(one) for key, one in weights.items()} if isinstance(weights, dict) else weights,
+            "max_per_key": whole(self.max_per_key),
+        }

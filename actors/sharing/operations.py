@@ -98,6 +98,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",
     Again.MAY_BE: """
         changes.cancel changes.cancel_all changes.reschedule changes.dead_cancel changes.redrive_stop changes.set_pool
+        changes.set_queue
         changes.dead_cancel_all changes.undo changes.open_group changes.seal_group changes.cancel_group
         changes.delete_pool changes.free_slot changes.set_instance changes.remove changes.set_clock changes.freeze_clock
         schedules.put schedules.register schedules.pause schedules.resume schedules.delete

@@ -51,7 +51,7 @@ CHANGING = frozenset({
     "schedules put", "schedules register", "schedules pause", "schedules resume", "schedules trigger", "schedules rm",
     "schedules backfill",
     "import crontab", "instances pause", "instances resume", "instances set", "instances rm",
-    "pools set", "pools rm", "pools free", "groups open", "groups seal", "groups cancel",
+    "pools set", "pools rm", "pools free", "queues set", "groups open", "groups seal", "groups cancel",
     "clock new", "clock advance", "clock freeze", "undo",
 })  # fmt: skip
 """Those that ask for a change, which a cluster may accept before it has an owner. An import is none."""
@@ -79,6 +79,7 @@ def needed(name: str) -> list[str]:
         "changes": ["--frames", "1"],
         "dead cancel-all": ["--all", "--yes"],
         "pools set": ["--pause"],
+        "queues set": ["--fair"],
         "reschedule": ["--in", "5m"],
         "schedules put": ["--every", "5m"],
         "schedules backfill": ["--start", "2026-01-01T00:00Z", "--end", "2026-02-01T00:00Z", "--yes"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.breaking import Mutant
 
 T = "tests/actors/scheduler/test_fair_pools.py::"
+U = "tests/actors/scheduler/queues/test_fair_queues.py::"
 SHARES = "actors/scheduler/state/shares.py"
 
 FAIRNESS = (
@@ -70,6 +71,20 @@ FAIRNESS = (
         "return flow is not None and flow.fair and flow.per_key is not None and running >= flow.per_key",
         "return False",
         tests=("tests/actors/scheduler/test_fair_pools_are_shown.py::test_why_tells_of_turns_and_of_the_cap_of_a_key",),
+    ),
+    Mutant(
+        "fairness: a restart forgets which queues are fair",
+        "actors/scheduler/state/rebuild.py",
+        "state.lines.set_queue(key[6:].decode(), queue)",
+        "pass",
+        tests=(U + "test_a_restart_changes_nothing",),
+    ),
+    Mutant(
+        "fairness: jobs of a fair queue that wait stay where they are when it becomes fair",
+        "actors/scheduler/state/job_queues.py",
+        "if self.use_rotas().set_queue(name, row):",
+        "if self.use_rotas().set_queue(name, row) and False:",
+        tests=(U + "test_it_is_switched_on_and_off_with_jobs_waiting",),
     ),
     Mutant(
         "fairness: callbacks of a fair pool go before its jobs of queues, whatever each key has had",

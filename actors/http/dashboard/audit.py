@@ -29,6 +29,7 @@ DID: Final[Mapping[str, str]] = {
     "unseal": "gave up the move of the instance",
     "set_pool": "set a pool",
     "delete_pool": "forgot a pool",
+    "set_queue": "set a queue",
     "free_slot": "freed a slot",
     "groups.cancel": "cancelled a group",
     "pause": "set the instance",

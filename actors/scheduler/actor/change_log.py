@@ -125,6 +125,8 @@ def _operated(event: object) -> str | None:
             return ", ".join(parts) or None
         case events.SetPool(name, settings):
             return f"pool {name}: {_of_pool(settings)}"
+        case events.SetQueue(name, taken):
+            return f"queue {name}: " + ", ".join(f"{one} {value}" for one, value in taken.said().items())
         case events.DeletePool(name):
             return f"pool {name}: deleted"
         case events.OpenGroup(group):

@@ -8,6 +8,7 @@ from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import audit, clock, events, groups, pools, redrive, stopping, undo
 from tocsin.actors.scheduler.transitions.discard import discard_many
+from tocsin.actors.scheduler.transitions.set_queue import set_queue
 from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead
 from tocsin.errors import ConflictError, TocsinError
 
@@ -23,6 +24,7 @@ Operated = (
     | events.StartRedrive
     | events.StopRedrive
     | events.SetPool
+    | events.SetQueue
     | events.DeletePool
     | events.OpenGroup
     | events.SealGroup
@@ -77,10 +79,14 @@ async def operate(turn: Turn, event: Operated) -> object:
             return await _operate_limits(turn, event)
 
 
-async def _operate_limits(turn: Turn, event: events.SetPool | events.DeletePool | events.SetInstance) -> object:
+async def _operate_limits(
+    turn: Turn, event: events.SetPool | events.SetQueue | events.DeletePool | events.SetInstance
+) -> object:
     match event:
         case events.SetPool(name, settings, by):
             return answer(event, await pools.set_pool(turn, name, settings, by))
+        case events.SetQueue(name, taken, by):
+            return answer(event, set_queue(turn, name, taken, by))
         case events.DeletePool(name, by):
             try:
                 deleted = await pools.delete_pool(turn, name)

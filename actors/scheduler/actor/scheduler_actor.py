@@ -205,6 +205,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 | events.StartRedrive()
                 | events.StopRedrive()
                 | events.SetPool()
+                | events.SetQueue()
                 | events.DeletePool()
                 | events.OpenGroup()
                 | events.SealGroup()

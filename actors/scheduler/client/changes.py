@@ -17,7 +17,8 @@ from tocsin.actors.scheduler.model.group_records import GroupRecord, record_of
 from tocsin.actors.scheduler.model.groups import GroupRow
 from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
-from tocsin.actors.scheduler.queries import groups, instances
+from tocsin.actors.scheduler.model.queue_settings import QueueSettings
+from tocsin.actors.scheduler.queries import groups, instances, queue_stats
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions.job import Completion
@@ -125,6 +126,14 @@ class LocalChanges(LocalBulk):
         here = self._instance
         created = await here.call(events.SetPool(arguments.plain_name(name, "name"), settings, self._who))
         return msgspec.structs.replace(await query.pool(here.view(), name, here.now_ms()), created=created)
+
+    async def set_queue(self, name: str, settings: QueueSettings) -> records.Queue:
+        """Set what is given of a queue."""
+        here = self._instance
+        await here.call(events.SetQueue(arguments.plain_name(name, "queue"), settings, self._who))
+        claims = here.service.inflight(here.name).waiting_claims
+        found = await queue_stats.counts(here.view(), here.now_ms(), claims.waiting_for)
+        return next((one for one in found if one.name == name), records.Queue(name, 0, 0, 0, claims.waiting_for(name)))
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set of a pool. ConflictError while a job names it."""

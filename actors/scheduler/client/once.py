@@ -23,6 +23,7 @@ ANSWERS: Final[Mapping[type[Event[Any]], Any]] = MappingProxyType({
     events.StartRedrive: bool,
     events.StopRedrive: bool,
     events.SetPool: bool,
+    events.SetQueue: bool,
     events.DeletePool: bool,
     events.FreeSlot: Freed,
     events.SetInstance: InstanceRow,

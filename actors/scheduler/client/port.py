@@ -26,6 +26,7 @@ from tocsin.actors.scheduler.model.moving import ImportRow, TransferState
 from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
+from tocsin.actors.scheduler.model.queue_settings import QueueSettings
 from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
 from tocsin.dispatch.failure import Failure
@@ -144,6 +145,10 @@ class ChangesPort(Protocol):
 
     async def set_pool(self, name: str, settings: PoolSettings) -> records.Pool:
         """Set what is given of a pool: its cap and rate, whether it is paused, how its jobs share it."""
+        ...
+
+    async def set_queue(self, name: str, settings: QueueSettings) -> records.Queue:
+        """Set what is given of a queue: whether jobs with different shard keys have turns."""
         ...
 
     async def delete_pool(self, name: str) -> bool:

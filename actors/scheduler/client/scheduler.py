@@ -24,6 +24,7 @@ from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.audit_records import Undone
 from tocsin.actors.scheduler.model.freed import Freed
 from tocsin.actors.scheduler.model.pool_settings import PoolOptions, pool_settings
+from tocsin.actors.scheduler.model.queue_settings import QueueOptions, queue_settings
 from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
@@ -325,6 +326,11 @@ class Scheduler(DeadLetters, SchedulerReads):
         `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
         """
         return await self._port.changes.set_pool(name, pool_settings(settings))
+
+    async def set_queue(self, name: str, **settings: Unpack[QueueOptions]) -> records.Queue:
+        """Say how jobs are taken from a queue. `fair`: jobs with different shard keys have turns, `weights` says how
+        many, and `max_per_key` (0: no cap) how many of one key run at once. The turns of a fair pool go before."""
+        return await self._port.changes.set_queue(name, queue_settings(settings))
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""

@@ -12,6 +12,9 @@ FLOW_LAYOUT: Final = 4
 misread it, opens them."""
 
 
+QUEUES: Final = b"queue/"
+
+
 class JobExtras(Row, frozen=True, array_like=True, tag=1):
     """Options that few jobs have; `JobRow.extras` is None for all others."""
 
@@ -59,3 +62,7 @@ class QueueRow(Row, frozen=True, array_like=True, tag=1):
     """How many turns a shard key has where others have one."""
     per_key: int | None = None
     """How many jobs of one shard key may run at once."""
+
+
+def queue_key(name: str) -> bytes:
+    return QUEUES + name.encode()

@@ -58,8 +58,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 
     def said(self) -> dict[str, str | int | bool]:
         """Return what was set, for the audit log."""
-        said = {camel(name): value for name, value in msgspec.structs.asdict(self).items() if value is not None}
-        return {name: value if isinstance(value, (str, int)) else _words(value) for name, value in said.items()}
+        return said_of(self)
 
     def flow_after(self, old: PoolFlow | None) -> PoolFlow | None:
         """Return the pool's flow once this is set; None if it has nothing of its own."""
@@ -88,6 +87,12 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
         return (1, "job") if old is None else (old.cap, old.set_by)
 
 
+def said_of(settings: msgspec.Struct) -> dict[str, str | int | bool]:
+    """Return what is set by settings, for people."""
+    said = {camel(name): value for name, value in msgspec.structs.asdict(settings).items() if value is not None}
+    return {name: value if isinstance(value, (str, int)) else _words(value) for name, value in said.items()}
+
+
 def _words(value: Rate | Mapping[str, int]) -> str:
     if isinstance(value, Rate):
         return str(value)
@@ -97,15 +102,20 @@ def _words(value: Rate | Mapping[str, int]) -> str:
 
 def pool_settings(given: Mapping[str, Any]) -> PoolSettings:
     """Check settings as callers give them, by their names in Python."""
-    if not given.keys() <= _CHECKS.keys():
-        unknown = min(map(str, given.keys() - _CHECKS.keys()))
+    return PoolSettings(**checked("pool", given, _CHECKS))
+
+
+def checked(kind: str, given: Mapping[str, Any], checks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given of the settings of a pool, or a queue, if each is one that it has and can be so."""
+    if not given.keys() <= checks.keys():
+        unknown = min(map(str, given.keys() - checks.keys()))
         raise InvalidInputError(
-            f"a pool has no {show(unknown)}{meant(unknown, _CHECKS)}: choose from {', '.join(map(member, _CHECKS))}"
+            f"a {kind} has no {show(unknown)}{meant(unknown, checks)}: choose from {', '.join(map(member, checks))}"
         )
-    settings = {name: _CHECKS[name](value, name) for name, value in given.items() if value is not None}
+    settings = {name: checks[name](value, name) for name, value in given.items() if value is not None}
     if not settings:
-        raise InvalidInputError(f"give at least one of {', '.join(map(member, _CHECKS))}")
-    return PoolSettings(**settings)
+        raise InvalidInputError(f"give at least one of {', '.join(map(member, checks))}")
+    return settings
 
 
 def _flag(value: object, name: str) -> bool:
@@ -144,13 +154,17 @@ def _weights(value: object, name: str) -> dict[str, int]:
     }
 
 
+OF_SHARING: Final[Mapping[str, Any]] = {
+    "fair": _flag,
+    "weights": _weights,
+    "max_per_key": lambda value, name: arguments.integer(value, name, *PER_KEY),
+}
+"""Checks of the settings that pools and queues have."""
 _CHECKS: Final[Mapping[str, Any]] = {
     "max_concurrency": lambda value, name: arguments.integer(value, name, *arguments.CAP),
     "paused": _flag,
     "rate": _rate,
     "cool_on_retry_after": _cools,
     "cooling": _cooling,
-    "fair": _flag,
-    "weights": _weights,
-    "max_per_key": lambda value, name: arguments.integer(value, name, *PER_KEY),
+    **OF_SHARING,
 }

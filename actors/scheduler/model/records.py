@@ -299,6 +299,9 @@ class Queue(Value, frozen=True, rename="camel", omit_defaults=True):
     in_flight: int
     workers_waiting: int
     oldest_due_ms: int | None = None
+    fair: bool = False
+    weights: dict[str, int] | None = None
+    max_per_key: int | None = None
 
 
 class Pending(Value, frozen=True, rename="camel"):

@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.backfill_rows import BackfillRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.flow_rows import QueueRow
 from tocsin.actors.scheduler.model.groups import GroupJobsRow, GroupRow
 from tocsin.actors.scheduler.model.later_rows import LaterRow, ThrottleRow
 from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
@@ -49,6 +50,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"member": (NAME + "/" + NAME, None),
     b"parked": (MS + "/" + NAME, rows.ParkedRow),
     b"pool": (NAME, rows.PoolRow),
+    b"queue": (NAME, QueueRow),
     b"rate": (NAME, RateRow),
     b"redrive": (NAME, rows.RedriveRow),
     b"result": (NAME, rows.ResultRow),

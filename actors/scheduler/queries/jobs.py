@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.asked_by import Pause
 from tocsin.actors.scheduler.model.clock import CLOCK
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
-from tocsin.actors.scheduler.model.flow_rows import PoolFlow
+from tocsin.actors.scheduler.model.flow_rows import QUEUES, PoolFlow, QueueRow
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.later_rows import LaterRow, later_key
 from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in
@@ -140,6 +140,7 @@ class Summary:
     leases: Sequence[LeaseRow]
     has_test_clock: bool
     rates: Mapping[str, RateRow]
+    queues: Mapping[str, QueueRow]
 
     @property
     def suspects(self) -> int:
@@ -150,7 +151,7 @@ class Summary:
         """Say what waits that should not. `now` is the instance's time: a test clock's stands apart from `wall`."""
         return standing(
             self.buckets, self.pools, self.leases, now, wall, paused=rests(self.instance),
-            is_test_clock=self.has_test_clock, rates=self.rates,
+            is_test_clock=self.has_test_clock, rates=self.rates, queues=self.queues,
         )  # fmt: skip
 
 
@@ -160,13 +161,14 @@ async def summary(view: StoreView) -> Summary:
         one(META_COUNTERS),
         one(INSTANCE),
         one(CLOCK),
-        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/", b"rate/")),
+        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/", b"rate/", QUEUES)),
     ]
-    counter_rows, instance_rows, clock_rows, lines, pools, leases, rates = await view.scan_many(summaries)
+    counter_rows, instance_rows, clock_rows, lines, pools, leases, rates, queues = await view.scan_many(summaries)
     lines += await _rest(view, b"lines/", lines)
     pools += await _rest(view, b"pool/", pools)
     leases += await _rest(view, b"lease/", leases)
     rates += await _rest(view, b"rate/", rates)
+    queues += await _rest(view, QUEUES, queues)
     return Summary(
         read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters(),
         instance_row(instance_rows),
@@ -175,7 +177,15 @@ async def summary(view: StoreView) -> Summary:
         [lease for key, value in leases if (lease := read(LeaseRow, key, value)) is not None],
         bool(clock_rows),
         {key[5:].decode(): rate for key, value in rates if (rate := read(RateRow, key, value)) is not None},
+        queues_of(queues),
     )
+
+
+def queues_of(rows: Sequence[Row]) -> Mapping[str, QueueRow]:
+    """Return what operators have said of queues, by name."""
+    return {
+        key[len(QUEUES) :].decode(): queue for key, value in rows if (queue := read(QueueRow, key, value)) is not None
+    }
 
 
 async def counts(view: StoreView, now: int) -> Counts:

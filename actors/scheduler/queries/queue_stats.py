@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tocsin.actors.scheduler.model.flow_rows import QUEUES, QueueRow
 from tocsin.actors.scheduler.model.line_names import queue_in
 from tocsin.actors.scheduler.model.records import Pending, Queue
 from tocsin.actors.scheduler.model.rows import (
@@ -22,6 +23,7 @@ from tocsin.actors.scheduler.state.layout import OLDEST, layout_of
 from tocsin.actors.scheduler.state.path_counts import PATH_BYTES, PATHS, path_key
 from tocsin.storage.api import Range, StoreView, after
 
+UNSET = QueueRow()
 DUE_COUNTED = 10_000
 READ_AT_ONCE = 16
 """Buckets, of which many have few jobs where shard keys have turns."""
@@ -29,7 +31,8 @@ PAGE = 5_000
 
 
 async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -> Sequence[Queue]:
-    """Return each queue that holds jobs, by name. `waiting_for` says how many claims wait for a queue."""
+    """Return each queue that holds jobs, or has settings, by name. `waiting_for` says how many claims wait for
+    one."""
     lines = await query.whole(view, b"lines/")
     waiting: Counter[str] = Counter()
     oldest: dict[str, int] = {}
@@ -50,6 +53,7 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
         lease = query.read(LeaseRow, key, value)
         if lease is not None and lease.kind == PULLED and not lease.orphan:
             held[lease.queue] += 1
+    rules = query.queues_of(await query.whole(view, QUEUES))
     return [
         Queue(
             name=queue,
@@ -58,8 +62,11 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
             in_flight=held[queue],
             workers_waiting=waiting_for(queue),
             oldest_due_ms=now - oldest[queue] if queue in buckets else None,
+            fair=rules.get(queue, UNSET).fair,
+            weights=rules.get(queue, UNSET).weights,
+            max_per_key=rules.get(queue, UNSET).per_key,
         )
-        for queue in sorted({*waiting, *held})
+        for queue in sorted({*waiting, *held, *rules})
     ]
 
 

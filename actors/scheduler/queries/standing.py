@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in, shard_in
+from tocsin.actors.scheduler.model.flow_rows import PoolFlow, QueueRow
+from tocsin.actors.scheduler.model.line_names import ORIGIN, base_in, level_in, queue_in, shard_in
 from tocsin.actors.scheduler.model.rate_rows import RateRow, opens_at
 from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
 from tocsin.actors.scheduler.state.job_queues import slots_left
@@ -25,6 +26,7 @@ AGAIN_MS: Final = 60_000
 
 
 NO_RATES: Final[Mapping[str, RateRow]] = {}
+NO_QUEUES: Final[Mapping[str, QueueRow]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,8 @@ class Standing:
     """How many ended over a minute ago, by the wall clock, and are still there."""
 
 
-def is_held_back(pool: PoolRow | None, running: int) -> bool:
-    """Return whether so many jobs of a shard key run that no more of it may in this pool."""
-    flow = None if pool is None else pool.flow
+def is_held_back(flow: PoolFlow | QueueRow | None, running: int) -> bool:
+    """Return whether so many jobs of a shard key run that no more of it may in this pool, or queue."""
     return flow is not None and flow.fair and flow.per_key is not None and running >= flow.per_key
 
 
@@ -61,10 +62,12 @@ def standing(
     paused: bool,
     is_test_clock: bool,
     rates: Mapping[str, RateRow] = NO_RATES,
+    queues: Mapping[str, QueueRow] = NO_QUEUES,
 ) -> Standing:
     """Work it out from rows of one snapshot."""
     held = Counter(lease.pool for lease in leases)
     keys = Counter((lease.pool, lease.shard) for lease in leases if lease.shard)
+    of_queues = Counter((lease.queue, lease.shard) for lease in leases if lease.shard)
     late: dict[str, int] = {}
     named: dict[str, int] = {}
     due = False
@@ -75,7 +78,10 @@ def standing(
             continue
         of_base = named if base.startswith(ORIGIN) else late
         of_base.setdefault(base, 0)
-        if pool and is_held_back(pools.get(pool), keys[pool, shard_in(line)]):
+        shard, queue = shard_in(line), queue_in(line)
+        if pool and (row := pools.get(pool)) is not None and is_held_back(row.flow, keys[pool, shard]):
+            continue
+        if queue and is_held_back(queues.get(queue), of_queues[queue, shard]):
             continue
         if not level_in(line) and (not pool or slots_left(row := pools.get(pool), held[pool])):
             opened = opens_at(row.flow, rates.get(pool)) if pool and row is not None else 0

@@ -90,7 +90,9 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     pool: Pool | None = None
     if record.pool is not None:
         pool = await query.pool(view, record.pool, now)
-        said.extend([*of_pool(pool, now, facts.wall), *await of_key(view, found, pool)])
+        said.extend(of_pool(pool, now, facts.wall))
+    if pool is not None or record.queue is not None:
+        said.extend(await of_key(view, found, pool))
     if record.queue is None:
         held = [of_callbacks(code, facts) for code in facts.hindrances(level)]
         said += of_host(facts) + [await _in_lanes(view, one, facts) if one.code == LANES_FULL else one for one in held]

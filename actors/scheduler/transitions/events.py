@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.new_group import NewGroup
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
+from tocsin.actors.scheduler.model.queue_settings import QueueSettings
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.model.rows import InstanceRow, RedriveRow
 from tocsin.actors.scheduler.transitions.kept_answers import Kept
@@ -111,6 +112,14 @@ class SetPool(Event[bool], frozen=True):
 
     name: str
     settings: PoolSettings
+    by: AskedBy | None = None
+
+
+class SetQueue(Event[bool], frozen=True):
+    """Set a queue. Answered with whether that changed anything."""
+
+    name: str
+    settings: QueueSettings
     by: AskedBy | None = None
 
 
@@ -265,6 +274,7 @@ OrdinaryEvent = (
     | StartRedrive
     | StopRedrive
     | SetPool
+    | SetQueue
     | DeletePool
     | FreeSlot
     | OpenGroup

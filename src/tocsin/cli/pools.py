@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -13,6 +13,7 @@ from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.output import Column, key_values, now_ms, print_rows, put, relative, span
 from tocsin.cli.rates import rate_of, rate_words
+from tocsin.cli.sharing import sharing, weights_of
 from tocsin.cli.words import printable, say
 
 POOLS: Final = (
@@ -93,7 +94,7 @@ def _print_pool(pool: Mapping[str, Any]) -> None:
 
 def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
     """Return what few pools have."""
-    rate, weights, cools = pool.get("rate"), pool.get("weights"), pool.get("coolOnRetryAfter", "none")
+    rate, cools = pool.get("rate"), pool.get("coolOnRetryAfter", "none")
     said: list[tuple[str, str]] = []
     if rate is not None:
         waits = f"; the next one {relative(pool['nextTokenAt'], now)}" if pool.get("nextTokenAt") else ""
@@ -102,13 +103,7 @@ def _flow(pool: Mapping[str, Any], now: int) -> list[tuple[str, str]]:
         said.append(("cools", f"the {cools}, when a receiver is busy and says until when"))
     if pool.get("coolingUntil"):
         said.append(("cooling", f"none of its jobs start for another {span(max(pool['coolingUntil'] - now, 0))}"))
-    if pool.get("fair"):
-        said.append(("fair", "jobs with different shard keys have turns"))
-    if weights:
-        said.append(("weights", printable(", ".join(f"{key} {weight}" for key, weight in weights.items()))))
-    if pool.get("maxPerKey"):
-        said.append(("per key", f"{pool['maxPerKey']:,} of a shard key run at once"))
-    return said
+    return [*said, *sharing(pool)]
 
 
 @pools.command("set")
@@ -141,7 +136,7 @@ def pools_set(connection: Connection, /, name: str, rate: str | None, **given: A
         "coolOnRetryAfter": given["cool_on_retry_after"],
         "cooling": False if given["end_cooling"] else None,
         "fair": given["fair"],
-        "weights": {} if given["no_weights"] else _weights(given["weight"]),
+        "weights": {} if given["no_weights"] else weights_of(given["weight"]),
         "maxPerKey": given["max_per_key"],
     }
     body = {"name": name, **{member: value for member, value in said.items() if value is not None}}
@@ -152,18 +147,6 @@ def pools_set(connection: Connection, /, name: str, rate: str | None, **given: A
     if not connection.as_json and pool.get("created") is not None:
         new = f"made pool {name}: no job has named it yet (tocsin pools rm {name} takes it back)"
         say(new if pool["created"] else f"changed pool {name}")
-
-
-def _weights(given: Sequence[str]) -> dict[str, int] | None:
-    if not given:
-        return None
-    weights: dict[str, int] = {}
-    for one in given:
-        key, _, weight = one.rpartition("=")
-        if not key or not (weight.isascii() and weight.isdecimal()):
-            raise click.UsageError(f"--weight must be as customer-7=3, not {one!r}")
-        weights[key] = int(weight)
-    return weights
 
 
 @pools.command("rm")

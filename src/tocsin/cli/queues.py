@@ -10,7 +10,9 @@ import click
 
 from tocsin.cli.client import TIMEOUT_S, Connection, client_command
 from tocsin.cli.failure import No, Refused
-from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, put, relative, span
+from tocsin.cli.listing import ListingGroup
+from tocsin.cli.output import Column, emit, instant, key_values, now_ms, plural, print_rows, put, relative, span
+from tocsin.cli.sharing import sharing, weights_of
 from tocsin.cli.times import duration
 from tocsin.cli.words import printable, say
 
@@ -27,16 +29,48 @@ MARGIN_MS: Final = 10_000
 ENDED: Final = ("done", "dead", "cancelled", "expired")
 
 
-@click.command()
+@click.group(cls=ListingGroup)
+def queues() -> None:
+    """Queues of work that is pulled. Alone it lists them."""
+
+
+@queues.command("ls")
 @client_command
-def queues(connection: Connection, /) -> None:
-    """List the queues that hold jobs.
+def queues_ls(connection: Connection, /) -> None:
+    """List the queues that hold jobs, or have settings.
 
     OLDEST: for how long the first due one waits. CLAIMS: how many workers wait
     for a job of it.
     """
     found = connection.get("/queues")["queues"]
     connection.show_all(found, _print_queues, f"no queues in {connection.instance}")
+
+
+@queues.command("set")
+@click.argument("name")
+@click.option("--fair/--not-fair", envvar="TOCSIN_QUEUES_SET_FAIR", default=None, help="Shard keys have turns.")
+@click.option("--weight", multiple=True, metavar="KEY=N", help="Turns of a shard key.")
+@click.option("--no-weights", is_flag=True, help="All shard keys have one turn.")
+@click.option("--max-per-key", type=int, metavar="N", help="How many jobs of one shard key may run at once; 0: no cap.")
+@client_command
+def queues_set(connection: Connection, /, name: str, **given: Any) -> None:
+    """Let jobs of a queue have turns by shard key.
+
+    Jobs that wait are moved. The turns of a fair pool go before.
+    """
+    said = {
+        "fair": given["fair"],
+        "weights": {} if given["no_weights"] else weights_of(given["weight"]),
+        "maxPerKey": given["max_per_key"],
+    }
+    body = {member: value for member, value in said.items() if value is not None}
+    if not body:
+        raise click.UsageError("say what to set: --fair, --weight, --max-per-key; see --help for more")
+    connection.show(connection.put(f"/queues/{quote(name, safe=':') or '%20'}", body), _print_queue)
+
+
+def _print_queue(queue: Mapping[str, Any]) -> None:
+    key_values(("queue", queue["name"]), ("waiting", f"{queue['waiting']:,}"), *sharing(queue))
 
 
 def _print_queues(found: Sequence[Mapping[str, Any]]) -> None:

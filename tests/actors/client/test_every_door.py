@@ -339,6 +339,21 @@ async def test_a_set_of_schedules_is_registered_as_a_whole(door: str) -> None:
 
 
 @each_door
+async def test_queues_are_set(door: str) -> None:
+    async with house(door) as found:
+        jobs = found.jobs
+        queue = await jobs.set_queue("q", fair=True, weights={"k": 2}, max_per_key=3)
+        assert (queue.name, queue.fair, queue.weights, queue.max_per_key) == ("q", True, {"k": 2}, 3)
+        assert list(await jobs.queues()) == [queue]
+        with pytest.raises(InvalidInputError, match=r"weights\['k'\]"):
+            await jobs.set_queue("q", weights={"k": 0})
+        with pytest.raises(InvalidInputError, match="queue"):
+            await jobs.set_queue("q/r", fair=True)
+        plain = await jobs.set_queue("q", fair=False, weights={}, max_per_key=0)
+        assert not plain.fair and plain.weights is None and not await jobs.queues()
+
+
+@each_door
 async def test_pools_and_the_instance_are_set(door: str) -> None:
     async with house(door) as found:
         jobs = found.jobs
