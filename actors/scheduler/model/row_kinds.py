@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.backfill_rows import BackfillRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
-from tocsin.actors.scheduler.model.flow_rows import QueueRow
+from tocsin.actors.scheduler.model.flow_rows import PoolFlow, QueueRow
 from tocsin.actors.scheduler.model.groups import GroupJobsRow, GroupRow
 from tocsin.actors.scheduler.model.later_rows import LaterRow, ThrottleRow
 from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
@@ -109,6 +109,8 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
 _CONTRADICTIONS: Final = (
     b"job",
     b"later",
+    b"pool",
+    b"queue",
     b"throttle",
     b"line",
     b"at",
@@ -132,6 +134,9 @@ def _contradiction(shape: Shape) -> str | None:
             return "it has a priority, a pool or a number of pieces of args that no job can have"
     if shape.family == b"line" and int(shape.names[2]) > 18:
         return f"there is no priority {9 - int(shape.names[2])}"
+    flow = row.flow if isinstance(row, rows.PoolRow) else row
+    if isinstance(flow, (PoolFlow, QueueRow)) and min((flow.weights or {"": 1}).values(), default=1) < 1:
+        return "a shard key has no turns in it, and would never start"
     if (day := day_of(row)) is not None and not 0 <= day <= LAST_DAY:
         return f"{day} is no day that a key can hold"
     for ms in _instants(row):

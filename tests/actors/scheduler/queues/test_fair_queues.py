@@ -8,6 +8,9 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.flow_rows import PoolFlow, QueueRow
+from tocsin.actors.scheduler.model.row_kinds import read_row
+from tocsin.actors.scheduler.model.rows import BadRow, PoolRow, encode
 from tocsin.errors import InvalidInputError
 
 
@@ -129,3 +132,23 @@ async def test_its_settings_are_checked_noted_and_taken_back(sim: SimulatedHost)
     queue = await sim.jobs.set_queue("q", fair=False, weights={})
     assert (queue.fair, queue.weights) == (False, None)
     assert not await sim.jobs.queues()
+
+
+@on_simulated_host()
+async def test_what_was_set_goes_with_the_instance_that_is_removed(sim: SimulatedHost) -> None:
+    await sim.jobs.set_queue("q", fair=True)
+    await sim.jobs.submit_many(of("a", 3))
+    await sim.jobs.remove()
+    assert not await sim.jobs.queues()
+    await sim.jobs.submit_many([*of("a", 3), *of("b", 3)])
+
+    assert await worked(sim, 6) == ["a", "a", "a", "b", "b", "b"]
+
+
+def test_a_row_with_a_weight_that_is_none_is_not_read() -> None:
+    for key, row in (
+        (b"queue/q", QueueRow(fair=True, weights={"a": 0})),
+        (b"pool/p", PoolRow(1, flow=PoolFlow(fair=True, weights={"a": 0}))),
+    ):
+        with pytest.raises(BadRow, match="no turns"):
+            read_row(key, encode(row))
