@@ -84,6 +84,9 @@ async def story(sim: SimulatedHost) -> None:
     sim.claimed_lease = held.lease
     await jobs.run_debounced("1h", "work", {"long": "é" * 70_000}, id=held.id, queue="q", pool="s")
     await jobs.run_after("1h", "pay:often", id="throttled", throttle="2h")
+    await jobs.groups.open("together")
+    await jobs.run_after("1h", "pay:often", id="member", group="together")
+    await jobs.set_queue("q", fair=True, weights={"k": 2})
     await jobs.set_pool("rated", rate=Rate(1, "1h"))
     await jobs.run_after(0, "work", id="rated", queue="rated", pool="rated")
     assert await jobs.claim("rated")
