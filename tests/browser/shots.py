@@ -41,6 +41,7 @@ PAGES: Final[Mapping[str, str]] = {
     "schedule": "/ui/schedules/sweep-sessions",
     "schedule-long": f"/ui/schedules/{LONG_SCHEDULE}?args=1",
     "queues": "/ui/queues",
+    "groups": "/ui/groups",
     "queues-empty": "/i/nobody/ui/queues",
     "workers": "/ui/workers",
     "workers-empty": "/i/nobody/ui/workers",

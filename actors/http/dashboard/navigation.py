@@ -24,6 +24,7 @@ ENTRIES: Final = (
     Entry("queues", "Queues", "/queues", "q"),
     Entry("workers", "Workers", "/workers", "w"),
     Entry("pools", "Pools", "/pools", "p"),
+    Entry("groups", "Groups", "/groups", "m"),
     Entry("audit", "Audit log", "/audit", "a"),
     Entry("instances", "Instances", "/instances", "i"),
 )

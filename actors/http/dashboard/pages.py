@@ -6,6 +6,7 @@ from typing import Final
 
 from tocsin.actors.http.dashboard import (
     dead,
+    groups,
     instances,
     job,
     job_acts,
@@ -37,6 +38,7 @@ PLACES: Final[tuple[Place, ...]] = (
     *queues.PLACES,
     *workers.PLACES,
     *pools.PLACES,
+    *groups.PLACES,
     *undo.PLACES,
     *instances.PLACES,
 )

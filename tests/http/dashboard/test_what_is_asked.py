@@ -25,6 +25,13 @@ pytestmark = pytest.mark.anyio
 
 BULK = {"dead_retry_all": "dead_retry", "dead_cancel_all": "dead_cancel"}
 """What is asked for several things that are named one by one: the same as for each of them."""
+OF_GROUPS = {
+    "groups": "groups.list",
+    "group": "groups.get",
+    "members": "groups.members",
+    "cancel_group": "groups.cancel",
+}
+"""Methods of groups, and what HTTP calls them."""
 PORTS = ((LocalReads, ""), (LocalChanges, ""), (LocalBulk, ""), (LocalQueues, ""), (LocalSchedules, "schedules."))
 
 
@@ -53,7 +60,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
         @functools.wraps(method)
         async def call(*args: Any, **named: Any) -> Any:
             if not inside.get():  # what a method calls itself is its own affair
-                watch.called.add(action)
+                watch.called.add(OF_GROUPS.get(action, action))
             token = inside.set(True)
             try:
                 return await method(*args, **named)
@@ -78,6 +85,8 @@ async def things(host: ActorHost, number: int) -> None:
         f"q{number}", max=1, lease_ms=60_000, wait_ms=0, worker=None, exclude=()
     )
     await jobs.complete(dead, claimed.lease, ok=False, error="x", retryable=False)
+    await jobs.groups.open(f"group{number}")
+    await jobs.run_after("1h", "p", group=f"group{number}")
     await jobs.schedules.put(f"s{number}", "p", every="1h")
     await jobs.schedules.trigger(f"s{number}", "key")
 
@@ -85,7 +94,7 @@ async def things(host: ActorHost, number: int) -> None:
 def address(place: Place, number: int) -> str:
     """Return the path of a place, about the things of that number."""
     first, _, last = place.path.strip("/").partition("/")
-    names = {"jobs": "live", "schedules": "s", "pools": "pool"}
+    names = {"jobs": "live", "schedules": "s", "pools": "pool", "groups": "group"}
     dead = first == "jobs" and last.rpartition("/")[2] in ("retry", "cancel-dead")
     name = f"{'dead' if dead else names.get(first, 'none')}{number}"
     marked = f"?id=dead{number}&id=other" if place.path in ("/dead/retry", "/dead/cancel") else ""

@@ -14,7 +14,7 @@ from tests.http.dashboard.site import ADMIN, EVIL, HOUR_MS, Site
 
 pytestmark = pytest.mark.anyio
 
-PAGES = ("/dead", "/dead/letters", "/schedules", "/queues", "/workers", "/pools", "/audit")
+PAGES = ("/dead", "/dead/letters", "/schedules", "/queues", "/workers", "/pools", "/groups", "/audit")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -155,7 +155,7 @@ ACTS = (
     "/dead/retry", "/dead/cancel", "/dead/retry-all", "/dead/cancel-all", "/cancel-jobs", "/undo/x",
     "/schedules/s/pause",
     "/schedules/s/resume", "/schedules/s/trigger", "/schedules/s/delete", "/pools/p/pause",
-    "/pools/p/resume", "/pools/p/cap", "/pools/p/forget",
+    "/pools/p/resume", "/pools/p/cap", "/pools/p/forget", "/groups/g/cancel",
 )  # fmt: skip
 
 
@@ -228,3 +228,25 @@ async def test_a_long_log_has_pages(site: Site) -> None:
     pools = [set(re.findall(r"/ui/pools/(p\d+)", page.text)) for page in (first, second)]
     assert [len(one) for one in pools] == [50, 10]
     assert len(pools[0] | pools[1]) == 60
+
+
+# ---- Groups --------------------------------------------------------------------------------------
+
+
+async def test_a_group_says_what_it_waits_for_and_is_cancelled(site: Site) -> None:
+    await site.ask("POST", "/groups", name="import", then=[{"functionPath": "import:done"}])
+    for n in range(2):
+        await site.ask("POST", "/schedule", id=f"m{n}", functionPath="p", delayMs=HOUR_MS, group="import")
+
+    listed = await site.reader.visit("/ui/groups")
+    one = await site.reader.visit("/ui/groups/import")
+    member = await site.reader.visit("/ui/jobs/m0")
+
+    assert "2 members still to end" in listed.text
+    assert "It waits for: 2 members still to end." in one.text and "import:done" in one.text
+    assert "/ui/jobs/m1" in one.text and "/ui/groups/import" in member.text
+    assert not re.search("data-ask", one.text), "a reader changes nothing"
+    assert "/ui/groups/import/cancel" in links_of(await site.admin.visit("/ui/groups/import"))
+    done = await site.admin.send("/ui/groups/import/cancel")
+    assert "being cancelled" in said_on(await site.admin.visit(done.headers["location"]))
+    assert "2 members" not in (await site.reader.visit("/ui/groups")).text
