@@ -363,7 +363,7 @@ _QUEUES: Final = (
         name="queues", group="queues", said="What each queue holds", answer=replies.QueueList,
     ),
     Operation(
-        "PUT", "/queues/{queue}", "set_queue", OPERATE, queues.set_queue,
+        "PUT", "/queues/{queueName}", "set_queue", OPERATE, queues.set_queue,
         name="set_queue", group="queues", said="Let jobs with different shard keys have turns in a queue",
         request=wire_queues.QueueRequest, answer=records.Queue,
     ),

@@ -49,7 +49,7 @@ async def queues(call: Call) -> QueueList:
 
 
 async def set_queue(call: Call) -> Queue:
-    name = call.path("queue")
+    name = call.path("queueName")
     request = await call.body(QueueRequest, SMALL_BODY)
     await call.admit(name)
     return await call.port.changes.set_queue(name, queue_settings(request.settings()))

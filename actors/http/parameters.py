@@ -98,6 +98,7 @@ FEED_SINCE: Final = Parameter(
 FEED_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until something changes, ms.")
 CLOCK_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until no advance goes on, ms.")
 QUEUE_FILTER: Final = Parameter("queue", shapes.NAME, "Only of this queue.")
+QUEUE_NAME: Final = Parameter("queueName", shapes.NAME, "The queue.", needed=True, example="mail", place="path")
 QUEUE: Final = Parameter(
     "queue",
     shapes.QUEUE_PATH,
@@ -143,5 +144,5 @@ UNSEALED: Final = (
 )
 DELETED: Final = (REVISION, CANCEL_PENDING)
 PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
-BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, BACKFILL, SCHEDULE, QUEUE, OWNER, GROUP)}
+BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, BACKFILL, SCHEDULE, QUEUE, QUEUE_NAME, OWNER, GROUP)}
 """Those that stand in paths, as they stand there."""

@@ -179,10 +179,7 @@ class FollowingRequest(OptionsRequest, frozen=True, kw_only=True):
     keep_result_ms: Annotated[
         Scalar, shape(shapes.KEEP_RESULT, "For how long GET /result can tell what it came to, ms.")
     ] = None
-    group: Annotated[
-        GroupRequest | Scalar,
-        shape(shapes.GROUP, "The group in which it counts: a name, or what makes the group with its first job."),
-    ] = None
+    group: Annotated[Scalar, shape(shapes.NAME, "The group in which it counts; it is there before this starts.")] = None
 
 
 class GroupRequest(Request, frozen=True, kw_only=True):
@@ -244,6 +241,10 @@ class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
     scheduled_for: Annotated[
         Scalar, shape(shapes.INSTANT, "When it is due, epoch ms; one that is past is due at once. This or delayMs.")
     ] = None
+    group: Annotated[
+        GroupRequest | Scalar,
+        shape(shapes.GROUP, "The group in which it counts: a name, or what makes the group with its first job."),
+    ] = None  # type: ignore[assignment]
     id: Annotated[Scalar, shape(shapes.JOB_ID, "Your own id, free while no job, live or dead, holds it.")] = None
     on_conflict: Annotated[
         Scalar,

@@ -230,14 +230,23 @@ def address(body: Any, instance: str) -> None:
     address(body.get("group"), instance)
 
 
+def ends(body: dict[str, Any]) -> None:
+    """What ends does so behind its start, and within an hour: only so many slots are run at once."""
+    start, end = body.get("start"), body.get("end")
+    if isinstance(start, (int, float)) and isinstance(end, (int, float)) and not start < end <= start + 3_600_000:
+        body["start"] = min(start, end)
+        body["end"] = min(start, end) + 3_600_000
+
+
 def repair(case: Any, number: int) -> None:
     """What no schema can say: which instance is addressed, which cursors there are, which keys are new, what crons and
-    zones are, where a schedule is."""
+    zones are, where a schedule is, and that an end is behind its start."""
     addressed = unquote((case.path_parameters or {}).get("instance", "default"))
     address(case.body, addressed)
     if "owner" in (case.path_parameters or {}):
         case.path_parameters["owner"] = "app"  # so that there is room for a name behind it
     if isinstance(case.body, dict):
+        ends(case.body)
         repair_rule(case.body)
         for place, one in enumerate(case.body.get("schedules") or ()):
             repair_rule(one)

@@ -54,6 +54,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/workers": ("POST", EXAMPLES["announce"].request, {"work"}),
     "/workers?limit=5": ("GET", None, {"read"}),
     "/queues": ("GET", None, {"read"}),
+    "/queues/q": ("PUT", {"fair": True}, {"operate"}),
     "/pending?prefix=p": ("GET", None, {"read"}),
     "/result?id=a": ("GET", None, {"read"}),
     "/dead/groups": ("GET", None, {"read"}),

@@ -33,7 +33,8 @@ def test_every_operation_is_asked_for_here() -> None:
                     .replace("/z", "/{backfillId}")
                     .replace("/groups/g", "/groups/{group}")
                     .replace("/groups/h", "/groups/{group}")
-                    .replace("/q/", "/{queue}/")
+                    .replace("/queues/q/", "/queues/{queue}/")
+                    .replace("/queues/q", "/queues/{queueName}")
                     .replace("/o/", "/{owner}/"),
                 ),
             ),

@@ -101,7 +101,16 @@ async def test_query_parameters_are_those_that_routes_take(http_client: HttpClie
             continue
         answer = await http_client.client.request(
             method,
-            path.format(instance="tenant-a", redriveId="a", backfillId="a", name="a", queue="a", owner="a", group="a")
+            path.format(
+                instance="tenant-a",
+                redriveId="a",
+                backfillId="a",
+                name="a",
+                queue="a",
+                queueName="a",
+                owner="a",
+                group="a",
+            )
             + "?unknown=1",
         )
         said = f"this route takes {', '.join(known) if known else 'none'}"
@@ -184,7 +193,7 @@ async def test_every_example_works(name: str) -> None:
         if name == "undo":
             body = {"actionId": given["actionId"]}
         names = {
-            "instance": "tenant-a", "name": "daily-report", "queue": "mail", "owner": "app", "group": "import-7",
+            "instance": "tenant-a", "name": "daily-report", "queue": "mail", "queueName": "mail", "owner": "app", "group": "import-7",
         }  # fmt: skip
         url = path.format(redriveId=given.get("redriveId", ""), backfillId=given.get("backfillId", ""), **names)
         answer = await http_client.client.request(method, url, params=query, json=body)

@@ -76,6 +76,7 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "SnapshotRequest": ("POST", "/workers", EXAMPLES["announce"].request),
     "GroupRequest": ("POST", "/groups", {"name": "p"}),
     "PoolRequest": ("PUT", "/pool", {"name": "p", "maxConcurrency": 1}),
+    "QueueRequest": ("PUT", "/queues/p", {"fair": True}),
     "ClockRequest": ("PUT", "/clock", {"at": DUE}),
     "AdvanceRequest": ("POST", "/clock/advance", {"byMs": 0}),
     "InstanceRequest": ("PUT", "/instance", {"paused": False}),

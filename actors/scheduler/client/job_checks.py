@@ -324,9 +324,6 @@ class JobChecks:
         if isinstance(group := options.get("group"), Group):
             with arguments.naming("group"):
                 options["group"] = self.group(group.name, group.then, group.on_dead, group.size)
-        if isinstance(group := options.get("group"), Group):
-            with arguments.naming("group"):
-                options["group"] = self.group(group.name, group.then, group.on_dead, group.size)
         return self.with_followers(options)
 
     def group(

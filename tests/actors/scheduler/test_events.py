@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.pool_settings import PoolSettings
+from tocsin.actors.scheduler.model.queue_settings import QueueSettings
 from tocsin.actors.scheduler.model.rows import InstanceRow, JobRow, RedriveRow, ScheduleRef
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules import events as of_schedules
@@ -66,6 +67,7 @@ EVENTS: list[Event[Any]] = [
     events.StartRedrive("r", RedriveRow(1, 10, 0, "p", "failed", "w:r", 4), ["r0"]),
     events.StopRedrive("r"),
     events.SetPool("p", PoolSettings(paused=True, rate=Rate(3, "1m"), weights={"a": 2}), BY),
+    events.SetQueue("q", QueueSettings(fair=True, weights={"a": 2}), BY),
     events.DeletePool("p"),
     events.OpenGroup(new_group("g", (), (), 3, ("t", "u"))),
     events.SealGroup("g"),

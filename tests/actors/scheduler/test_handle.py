@@ -24,7 +24,18 @@ DEAD: Final = {
 }  # fmt: skip
 PULLING: Final = {"claim", "queues", "pending", "result", "announce", "workers"}
 READING: Final = {"name", "get", "list", "list_all", "status", "why", "history", "audit", "activity", "changes"}
-OPERATING: Final = {"pools", "pool", "set_pool", "delete_pool", "free_slot", "pause", "set_instance", "remove", "undo"}
+OPERATING: Final = {
+    "pools",
+    "pool",
+    "set_pool",
+    "delete_pool",
+    "set_queue",
+    "free_slot",
+    "pause",
+    "set_instance",
+    "remove",
+    "undo",
+}
 OF_SCHEDULER: Final = {"schedules", "groups", "clock", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
 OF_SCHEDULES: Final = {
     "put", "register", "get", "list", "pause", "resume", "delete", "trigger", "occurrences", "preview",

@@ -91,7 +91,7 @@ async def story(sim: SimulatedHost) -> None:
     await jobs.run_after(0, "work", id="rated", queue="rated", pool="rated")
     assert await jobs.claim("rated")
     await jobs.groups.open("g", then=[Job("after", {"long": "é" * 20_000})], on_dead=[Job("mail")])
-    await jobs.run_after("1h", "work", id="member", group="g")
+    await jobs.run_after("1h", "work", id="of-g", group="g")
     await sim.port.jobs.submit_once([], key=b"k" * 16, body=b"b" * 16, form=BatchAnswers())
     await jobs.cancel_all(path="pay:gone")
     await jobs.dead_retry_all(all=True, rate_per_second=1)
