@@ -214,12 +214,17 @@ def _fits_wait(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= CLAIM_WAIT_MS[1]
 
 
+LAST = 999_999_999_999_999
+
+
 def address(body: Any, instance: str) -> None:
     """The body, and what is to follow it: instances, origins and URLs that there are."""
     if not isinstance(body, dict):
         return
     if body.get("instanceName") is not None:
         body["instanceName"] = instance
+    if isinstance(body.get("expiresAt"), (int, float)):
+        body["expiresAt"] = LAST  # after it was due, whatever the delay
     place = next((name for name in ("queue", "origin", "url") if body.get(name) is not None), None)
     for name, there in (("origin", NAMED), ("url", ALLOWED)):
         if name in body and body[name] is not None:

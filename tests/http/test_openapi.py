@@ -193,7 +193,8 @@ async def test_every_example_works(name: str) -> None:
         if name == "undo":
             body = {"actionId": given["actionId"]}
         names = {
-            "instance": "tenant-a", "name": "daily-report", "queue": "mail", "queueName": "mail", "owner": "app", "group": "import-7",
+            "instance": "tenant-a", "name": "daily-report", "queue": "mail", "queueName": "mail", "owner": "app",
+            "group": "import-7",
         }  # fmt: skip
         url = path.format(redriveId=given.get("redriveId", ""), backfillId=given.get("backfillId", ""), **names)
         answer = await http_client.client.request(method, url, params=query, json=body)
