@@ -75,6 +75,7 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("announce", "t", EXAMPLES["announce"].request["id"]),
         ("workers", "t", None),
         ("queues", "t", None),
+        ("set_queue", "t", "q"),
         ("pending", "t", "p"),
         ("result", "t", "a"),
         ("dead_groups", "t", None),

@@ -51,7 +51,7 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
 
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
-        named = {one: more.pop(one, "none") for one in ("name", "queue", "redrive", "backfill", "group")}
+        named = {one: more.pop(one, "none") for one in ("name", "queue", "queueName", "redrive", "backfill", "group")}
         named |= {"redriveId": named["redrive"], "backfillId": named["backfill"], "owner": more.pop("owner", "app")}
         value = None
         for place in (one for one in more.pop("places", PLACES) if one + path in DOCUMENT["paths"]):

@@ -23,3 +23,4 @@ async def group_tour(ask: Callable[..., Awaitable[Any]], job: dict[str, Any]) ->
             await ask("POST", f"{group}/{deed}", group=name)
     await ask("POST", "/cancel", {"id": "member"})
     await ask("POST", f"{group}/cancel", group="g")
+    await ask("PUT", "/queues/{queueName}", {"fair": True, "weights": {"customer-7": 2}})
