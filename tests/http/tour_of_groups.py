@@ -1,4 +1,4 @@
-"""A tour of the routes of groups, for `test_documented_answers`."""
+"""A tour of the routes of groups, and of what is set of queues, for `test_documented_answers`."""
 
 from __future__ import annotations
 
